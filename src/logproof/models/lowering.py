@@ -1,0 +1,206 @@
+"""The ledger: one decision for every active leaf, made before any I/O.
+
+A dialect's `lower` calls `send`, `noop` or `refuse` for each leaf; a call about an inactive leaf does nothing,
+so a dialect is written as one line a leaf. `close` then checks that nothing was forgotten: every active leaf
+has a decision, every claimed pointer holds its value in the body, and every key of the body is explained by
+a leaf or a declared constant.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from logproof.errors import RequestRefused
+
+Kind = Literal["sent", "no-op", "refused", "dropped"]
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one leaf. pointer: JSON pointer in the body, for `sent`. reason: for all others.
+
+    instead: leaf or dialect that does what was asked, where one exists.
+    """
+
+    leaf: str
+    kind: Kind
+    pointer: str | None = None
+    reason: str | None = None
+    instead: str | None = None
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """A body key that no leaf asked for, with the reason why the dialect sends it."""
+
+    pointer: str
+    reason: str
+
+
+class Ledger:
+    """Collects the body and the decisions of one request.
+
+    dialect: its id, for messages. active: {leaf: value} of ir/leaves.py. drop: leaves that the caller allows
+    to be left out where the dialect refuses them; such a decision is `dropped` and stays on record.
+    """
+
+    def __init__(self, dialect: str, active: Mapping[str, object], drop: Collection[str] = ()) -> None:
+        self.dialect = dialect
+        self.active = dict(active)
+        self.body: dict[str, object] = {}
+        self.constants: list[Constant] = []
+        self._drop = frozenset(drop)
+        self._decisions: dict[str, Decision] = {}
+        self._sent: list[tuple[str, object]] = []
+
+    def send(self, leaf: str, pointer: str, value: object = None) -> None:
+        """Put a leaf's value (or `value`, its form on this wire) into the body at a JSON pointer."""
+        if leaf not in self.active:
+            return
+        self._put(pointer, self.active[leaf] if value is None else value)
+        self._decide(Decision(leaf, "sent", pointer=pointer))
+
+    def covered(self, leaf: str, pointer: str) -> None:
+        """Declare that an active leaf is sent within what already stands at a pointer."""
+        if leaf in self.active:
+            self._decide(Decision(leaf, "sent", pointer=pointer))
+
+    def noop(self, leaf: str, reason: str) -> None:
+        """Declare that a leaf changes nothing on this wire, so leaving it out is faithful."""
+        if leaf in self.active:
+            self._decide(Decision(leaf, "no-op", reason=reason))
+
+    def refuse(self, leaf: str, reason: str, instead: str | None = None) -> None:
+        """Refuse a leaf that this wire cannot carry."""
+        if leaf not in self.active:
+            return
+        kind: Kind = "dropped" if leaf in self._drop else "refused"
+        self._decide(Decision(leaf, kind, reason=reason, instead=instead))
+
+    def refuse_all(self, leaves: Mapping[str, str]) -> None:
+        """Refuse each of {leaf: reason}."""
+        for leaf, reason in leaves.items():
+            self.refuse(leaf, reason)
+
+    def constant(self, pointer: str, value: object, reason: str) -> None:
+        """Put a value into the body that no leaf asked for."""
+        self._put(pointer, value)
+        self.constants.append(Constant(pointer, reason))
+
+    def options(self, allowed: Collection[str], leaf_fields: Mapping[str, str], under: str = "") -> None:
+        """Decide all `options.*`: an allowed name is sent under its own name, any other refused.
+
+        allowed: wire fields that this endpoint is known to read. leaf_fields: wire field -> the leaf that owns
+        it. under: pointer of the object that takes the options.
+        """
+        for name, value in [(k[8:], v) for k, v in self.active.items() if k.startswith("options.")]:
+            leaf = f"options.{name}"
+            if name in leaf_fields:
+                self.refuse(leaf, f"this field belongs to a leaf: set {leaf_fields[name]}", leaf_fields[name])
+            elif name in allowed and value is not None:
+                self.send(leaf, f"{under}/{_escape(name)}", value)
+            else:
+                self.refuse(leaf, _unknown_option(name, [*allowed, *leaf_fields], leaf_fields))
+
+    def close(self) -> tuple[Decision, ...]:
+        """Check the ledger and return the decisions in leaf order.
+
+        Raises RequestRefused with all refused and undecided leaves at once; AssertionError when the dialect
+        itself is at fault (a pointer that does not hold its value, a body key that nothing explains).
+        """
+        refusals = [(leaf, self._reason(leaf)) for leaf in self.active if self._is_refused(leaf)]
+        if refusals:
+            raise RequestRefused(self.dialect, refusals)
+        for pointer, value in self._sent:
+            found = resolve(self.body, pointer)
+            if found is not value and found != value:
+                raise AssertionError(f"{self.dialect}: {pointer} was overwritten")
+        claimed = {d.pointer for d in self._decisions.values() if d.pointer} | {c.pointer for c in self.constants}
+        stray = list(_unexplained(self.body, "", claimed))
+        if stray:
+            raise AssertionError(f"{self.dialect}: nothing explains {', '.join(stray)}")
+        return tuple(self._decisions[leaf] for leaf in self.active)
+
+    def _put(self, pointer: str, value: object) -> None:
+        *parents, last = [_unescape(p) for p in pointer.split("/")[1:]]
+        node = self.body
+        for key in parents:
+            child = node.setdefault(key, {})
+            if not isinstance(child, dict):
+                raise AssertionError(f"{self.dialect}: {pointer} runs through a value")
+            node = child
+        node[last] = value
+        self._sent.append((pointer, value))
+
+    def _decide(self, decision: Decision) -> None:
+        """The first refusal of a leaf stands; otherwise the last decision does."""
+        earlier = self._decisions.get(decision.leaf)
+        if earlier is None or earlier.kind not in ("refused", "dropped"):
+            self._decisions[decision.leaf] = decision
+
+    def _is_refused(self, leaf: str) -> bool:
+        decision = self._decisions.get(leaf)
+        return decision is None or decision.kind == "refused"
+
+    def _reason(self, leaf: str) -> str:
+        decision = self._decisions.get(leaf)
+        if decision is None:
+            return "the dialect makes no decision about it"
+        tail = f" (use {decision.instead})" if decision.instead and decision.instead not in str(decision.reason) else ""
+        return f"{decision.reason}{tail}"
+
+
+def resolve(body: object, pointer: str) -> object:
+    """The value at a JSON pointer (RFC 6901) of dicts and lists. Raises KeyError where there is none."""
+    node = body
+    for part in pointer.split("/")[1:]:
+        key = _unescape(part)
+        if isinstance(node, Mapping):
+            node = node[key]
+        elif isinstance(node, (list, tuple)) and key.isdecimal() and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            raise KeyError(pointer)
+    return node
+
+
+def _unexplained(node: object, pointer: str, claimed: Collection[str]) -> Iterable[str]:
+    if pointer in claimed:
+        return
+    below = any(c.startswith(f"{pointer}/") for c in claimed)
+    if isinstance(node, dict) and (below or pointer == ""):
+        for key, child in node.items():
+            yield from _unexplained(child, f"{pointer}/{_escape(key)}", claimed)
+    elif not below:
+        yield pointer
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _unescape(key: str) -> str:
+    return key.replace("~1", "/").replace("~0", "~")
+
+
+_SUCCESSORS = {
+    "guided_json": "output.json_schema",
+    "guided_regex": "output.regex",
+    "guided_choice": "output.choice",
+    "guided_grammar": "output.grammar",
+    "guided_json_object": "output.json_object",
+    "extra_body": "options (its fields are top-level fields)",
+    "best_of": "sampling.n",
+    "enforced_tokens": "replay.token_ids",
+}
+"""Wire fields that servers no longer read, or never did, and what does their work here."""
+
+
+def _unknown_option(name: str, known: Collection[str], leaf_fields: Mapping[str, str]) -> str:
+    if name in _SUCCESSORS:
+        return f"this server does not read it; use {_SUCCESSORS[name]}"
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; nearest: {leaf_fields.get(near[0], near[0])}" if near else ""
+    return f"no field that this endpoint is known to read, and servers ignore unknown ones{hint}"
