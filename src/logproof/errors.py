@@ -99,9 +99,10 @@ class PlanRefused(UsageError):
 
 
 class EndpointError(LogproofError):
-    """The other side, or the way to it, failed."""
+    """The other side, or the way to it, failed. attempts: how often the request was sent."""
 
     exit_code = 4
+    attempts: int = 1
 
 
 class TransportError(EndpointError):
