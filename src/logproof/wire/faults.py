@@ -103,6 +103,15 @@ def event_fault(event: SseEvent) -> Fault | None:
     return msgspec.structs.replace(fault, status=_status_in_stream(fault))
 
 
+def error_in_body(text: str) -> StatusError | None:
+    """The typed error of an error object that came as the whole body, or an event, of a 200; None for any other."""
+    fault = event_fault(SseEvent(None, text))
+    if fault is None:
+        return None
+    status = fault.status or 500
+    return _kind(status, fault)(status, fault.message, code=clip(fault.code, _MAX_CODE) if fault.code else None)
+
+
 def status_error(status: int, fault: Fault, endpoint: Endpoint) -> StatusError:
     """The typed error of a fault, with the server's own words (bounded, keys masked) and a hint."""
     message = endpoint.mask(fault.message)

@@ -1,0 +1,130 @@
+"""Client: the one path from a Request to a checked Response.
+
+validate -> lower -> close the ledger (all refusals at once, before I/O) -> send -> lift -> check -> `Call`.
+Everything that calls an engine goes through `Client.call`; nothing else does I/O on its behalf but the
+sender, and the tokenizer where texts of ids are asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+
+import msgspec
+
+from logproof.ir.facts import Facts
+from logproof.ir.leaves import active_leaves
+from logproof.ir.request import Request, validate
+from logproof.ir.response import Response
+from logproof.models import channels, texts
+from logproof.models.dialect import Dialect
+from logproof.models.lowering import Constant, Decision, Ledger
+from logproof.models.tokenizer import Tokenizer
+from logproof.wire.message import WireReply, WireRequest
+from logproof.wire.transport import Sender
+
+
+class Lowered(msgspec.Struct, frozen=True):
+    """A request that passed the ledger: what will be sent, and why each part of it is there."""
+
+    wire: WireRequest
+    decisions: tuple[Decision, ...]
+    constants: tuple[Constant, ...]
+
+
+class Call(msgspec.Struct, frozen=True, eq=False):
+    """One request with its reply.
+
+    seconds: from sending the last attempt to its last byte. attempts: how often it was sent.
+    reply_digest: SHA-256 of the reply's bytes, hex. marks: where the reply differs from the facts.
+    """
+
+    request: Request
+    dialect: str
+    decisions: tuple[Decision, ...]
+    response: Response
+    seconds: float
+    attempts: int
+    reply_digest: str
+    reply: WireReply
+    wire: WireRequest
+    marks: tuple[str, ...] = ()
+
+
+def lower(request: Request, dialect: Dialect, facts: Facts, drop: Collection[str] = ()) -> Lowered:
+    """Steps 1 to 5: everything that happens before I/O.
+
+    drop: leaves that may be left out where the dialect refuses them. Raises InvalidRequest, RequestRefused.
+    """
+    validate(request)
+    ledger = Ledger(dialect.id, active_leaves(request), drop)
+    dialect.lower(request, facts, ledger)
+    decisions = ledger.close()
+    wire = WireRequest(
+        path=dialect.path(request),
+        body=msgspec.json.encode(ledger.body),
+        headers=dialect.headers,
+        stream=dialect.streams(ledger),
+    )
+    return Lowered(wire, decisions, tuple(ledger.constants))
+
+
+class Client:
+    """Calls one endpoint in one dialect.
+
+    sender: transport of the endpoint. facts: from a probe; unknown facts decide like absent features.
+    tokenizer: fills in texts of ids after lifting, None leaves them unknown. drop: see `lower`.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        dialect: Dialect,
+        facts: Facts | None = None,
+        *,
+        tokenizer: Tokenizer | None = None,
+        drop: Collection[str] = (),
+    ) -> None:
+        self.sender = sender
+        self.dialect = dialect
+        self.facts = facts or Facts()
+        self.tokenizer = tokenizer
+        self.drop = frozenset(drop)
+
+    async def call(self, request: Request) -> Call:
+        """Send one request and return its checked reply.
+
+        Raises UsageError kinds before I/O, EndpointError kinds after.
+        """
+        lowered = lower(request, self.dialect, self.facts, self.drop)
+        reply = await self.sender.send(lowered.wire)
+        response = self.read(request, reply)
+        if self.tokenizer is not None:
+            response = await texts.fill(response, request, self.tokenizer)
+        return Call(
+            request=request,
+            dialect=self.dialect.id,
+            decisions=lowered.decisions,
+            response=response,
+            seconds=reply.seconds,
+            attempts=reply.attempts,
+            reply_digest=hashlib.sha256(reply.body).hexdigest(),
+            reply=reply,
+            wire=lowered.wire,
+            marks=_marks(self.facts, response),
+        )
+
+    def read(self, request: Request, reply: WireReply) -> Response:
+        """Lift and check a reply. Raises BadReply kinds, StatusError for an error inside a 200."""
+        response = self.dialect.lift(request, self.dialect.reply_body(reply))
+        channels.check(request, response, self.facts)
+        return response
+
+
+def _marks(facts: Facts, response: Response) -> tuple[str, ...]:
+    marks = []
+    if facts.models and response.model is not None and response.model not in facts.models:
+        marks.append(f"the reply names model {response.model!r}, the probe saw {', '.join(facts.models)}")
+    if facts.fingerprint and response.fingerprint and facts.fingerprint != response.fingerprint:
+        marks.append(f"the reply's fingerprint {response.fingerprint!r} differs from the probe's {facts.fingerprint!r}")
+    return tuple(marks)

@@ -1,0 +1,329 @@
+"""The /v1/completions reply, as vllm_native and openai_completions both receive it.
+
+Facts of vLLM 0.32 that shape it: `logprobs.tokens` and the keys of `top_logprobs` are texts, or
+`token_id:N` when ids were asked; stop tokens stay in tokens and ids while absent from `text`; `prompt_logprobs`
+and `prompt_token_ids` sit in each choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from logproof.errors import BadReply, MissingChannel
+from logproof.ir.request import Request
+from logproof.ir.response import Choice, Finish, FinishReason, Ids, Labels, Meaning, Response, Tokens, TopK, Usage
+from logproof.ir.tokens import placeholder_id
+from logproof.models import columns, structured
+from logproof.models.reply import decode
+from logproof.wire.faults import error_in_body
+from logproof.wire.message import SseEvent
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One token at one prompt position."""
+
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    """Sampled, or echoed, tokens; `content` is the chat shape, which is foreign here."""
+
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+    content: msgspec.Raw | None = None
+
+
+class WireChoice(msgspec.Struct, gc=False):
+    """One choice of the reply."""
+
+    text: str
+    index: int | None = None
+    logprobs: Logprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    prompt_logprobs: list[dict[int, Entry] | None] | None = None
+
+
+class PromptDetails(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class CompletionDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class WireUsage(msgspec.Struct, gc=False):
+    """Token counts, as the OpenAI wires report them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
+
+    def lifted(self) -> Usage:
+        """Usage of the IR; unreported counts stay None."""
+        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
+        return Usage(
+            prompt=self.prompt_tokens,
+            completion=self.completion_tokens,
+            total=self.total_tokens,
+            cached=prompt.cached_tokens if prompt else None,
+            reasoning=completion.reasoning_tokens if completion else None,
+        )
+
+
+class Body(msgspec.Struct, gc=False):
+    """The whole reply."""
+
+    choices: list[WireChoice]
+    id: str | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    usage: WireUsage | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One event of a stream; its choices hold deltas."""
+
+    choices: list[WireChoice] = []
+    id: str | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    usage: WireUsage | None = None
+
+
+_BODY = msgspec.json.Decoder(Body)
+_CHUNK = msgspec.json.Decoder(Chunk)
+
+_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "abort": "error",
+    "error": "error",
+}
+
+
+def read(body: bytes) -> Body:
+    """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
+    reply = decode(_BODY, body)
+    if len(reply.choices) == 1 and reply.choices[0].index is None:
+        reply.choices[0].index = 0
+    if any(c.index is None for c in reply.choices):
+        raise BadReply("a choice without index among several", path="/choices")
+    reply.choices.sort(key=lambda c: c.index or 0)
+    return reply
+
+
+def envelope(reply: Body, choices: Sequence[Choice], prompt: Tokens | None) -> Response:
+    """The Response around lifted choices."""
+    first = reply.choices[0] if reply.choices else None
+    raw_ids = first.prompt_token_ids if first is not None else None
+    return Response(
+        choices=tuple(choices),
+        usage=reply.usage.lifted() if reply.usage else Usage(),
+        prompt=prompt,
+        prompt_ids=columns.ids(raw_ids, "/choices/0/prompt_token_ids") if raw_ids is not None else None,
+        model=reply.model,
+        fingerprint=reply.system_fingerprint,
+        response_id=reply.id,
+    )
+
+
+def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | None, labels: Labels | None) -> Choice:
+    """One choice with its text, ids and structured value."""
+    path = f"/choices/{wire.index}"
+    finish = lift_finish(wire)
+    ids: Ids | None = columns.ids(wire.token_ids, f"{path}/token_ids") if wire.token_ids is not None else None
+    if ids is None and tokens is not None:
+        ids = tokens.ids
+    if ids is not None and tokens is not None and tokens.ids is not None and not np.array_equal(ids, tokens.ids):
+        raise BadReply("token_ids and logprobs name different tokens", path=path)
+    if tokens is not None and tokens.ids is None and ids is not None:
+        columns.same_length(f"{path}/logprobs", len(ids), len(tokens), "token ids")
+        tokens = msgspec.structs.replace(tokens, ids=ids)
+    return Choice(
+        index=wire.index or 0,
+        text=text,
+        finish=finish,
+        token_ids=ids,
+        tokens=tokens,
+        labels=labels,
+        parsed=structured.parse(request.output, text, finish, f"{path}/text"),
+    )
+
+
+def lift_finish(wire: WireChoice) -> Finish:
+    """The normalised reason beside the raw one. Raises BadReply for an aborted choice."""
+    reason = _REASONS.get(wire.finish_reason or "", "other")
+    if reason == "error":
+        raise BadReply(f"the engine ended this choice with {wire.finish_reason!r}", path=f"/choices/{wire.index}")
+    return Finish(reason, wire.finish_reason, wire.stop_reason)
+
+
+class Columns(msgspec.Struct, gc=False):
+    """The three parallel lists of a completions `logprobs` object, checked to be equally long."""
+
+    tokens: list[str]
+    values: list[float | None]
+    top: list[dict[str, float] | None] | None
+
+
+def read_logprobs(wire: WireChoice) -> Columns:
+    """The logprobs of a choice. Raises MissingChannel where absent, BadReply for a foreign or uneven shape."""
+    path = f"/choices/{wire.index}/logprobs"
+    found = wire.logprobs
+    if found is None:
+        raise MissingChannel("logprobs were asked and are absent", path=path)
+    if found.tokens is None or found.token_logprobs is None:
+        shape = "the chat shape (content[])" if found.content is not None else "another shape"
+        raise BadReply(f"{shape} where tokens[] and token_logprobs[] were expected", path=path)
+    columns.same_length(f"{path}/token_logprobs", len(found.tokens), len(found.token_logprobs), "tokens")
+    if found.top_logprobs is not None:
+        columns.same_length(f"{path}/top_logprobs", len(found.tokens), len(found.top_logprobs), "tokens")
+    return Columns(found.tokens, found.token_logprobs, found.top_logprobs)
+
+
+def sampled_tokens(request: Request, found: Columns, meaning: Meaning, path: str) -> Tokens:
+    """Tokens of the sampled channel: keyed by id where every token is a `token_id:N`, by text otherwise.
+
+    A top map short of its width, or with another value for the sampled token, is refused.
+    """
+    width = request.scoring.sampled or 0
+    ids = token_ids(found.tokens)
+    values = columns.logprobs(found.values, f"{path}/token_logprobs")
+    top = top_maps(found, width, ids, f"{path}/top_logprobs") if width else None
+    return Tokens(
+        logprobs=values,
+        meaning=meaning,
+        ids=columns.ids(ids, path) if ids is not None else None,
+        texts=tuple(found.tokens) if ids is None else None,
+        top=top,
+    )
+
+
+def token_ids(tokens: Sequence[str]) -> list[int] | None:
+    """Ids of `token_id:N` texts, or None where the tokens are texts. A mixture is taken as texts."""
+    ids = [placeholder_id(t) for t in tokens]
+    whole = [i for i in ids if i is not None]
+    return whole if tokens and len(whole) == len(tokens) else None
+
+
+def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -> TopK:
+    """A checked TopK from the maps of a completions reply; keys are texts, or `token_id:N` beside `ids`."""
+    if found.top is None:
+        raise MissingChannel("top logprobs were asked and are absent", path=path)
+    own = list(zip(found.tokens if ids is None else ids, found.values, strict=True))
+    scored = [None if value is None else (token, value) for token, value in own]
+    return columns.top_k((_position(m, ids is not None, path) for m in found.top), width, scored, path)
+
+
+def _position(
+    entries: dict[str, float] | None, by_id: bool, path: str
+) -> tuple[list[int] | None, list[float], None, list[str] | None]:
+    entries = entries or {}
+    if not by_id:
+        return None, list(entries.values()), None, list(entries)
+    ids = [placeholder_id(key) for key in entries]
+    whole = [i for i in ids if i is not None]
+    if len(whole) != len(ids):
+        raise BadReply("a top entry keyed by text among ids", path=path)
+    return whole, list(entries.values()), None, None
+
+
+def label_scores(found: Columns, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:
+    """Exact scores of the asked ids at every position. Raises MissingChannel for an id that did not come."""
+    if found.top is None:
+        raise MissingChannel("label scores were asked and are absent", path=path)
+    rows: list[float | None] = []
+    for i, entries in enumerate(found.top):
+        by_id = {placeholder_id(key): value for key, value in (entries or {}).items()}
+        missing = [t for t in label_ids if t not in by_id]
+        if missing:
+            raise MissingChannel(f"no score for label ids {missing}", path=f"{path}/top_logprobs/{i}")
+        rows += [by_id[t] for t in label_ids]
+    flat = columns.logprobs(rows, f"{path}/top_logprobs")
+    ids = np.array(label_ids, dtype=np.int64)
+    return Labels(ids=ids, logprobs=flat.reshape(len(found.top), len(label_ids)), meaning=meaning)
+
+
+def first_text(prompt: str | None, rest: Sequence[str | None]) -> str | None:
+    """Text of the unscored first token: what the later tokens leave of the prompt's beginning.
+
+    The engine decodes the pieces of a character to "" and gives the whole character to one of them; should
+    that be the first character, its text belongs here. None where the prompt's text is unknown, or the later
+    texts do not end it.
+    """
+    if prompt is None or any(t is None for t in rest):
+        return None
+    tail = "".join(t for t in rest if t is not None)
+    return prompt[: len(prompt) - len(tail)] if prompt.endswith(tail) else None
+
+
+def assemble(events: Sequence[SseEvent]) -> bytes:
+    """Rebuild the plain reply from a stream: texts, ids and logprob lists of each choice are joined in order.
+
+    The usage may come in any event. Raises BadReply for a stream without `[DONE]`, or whose choices did not
+    all finish; StatusError for an error object inside it.
+    """
+    if not events or events[-1].data != "[DONE]":
+        raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
+    whole = Body(choices=[])
+    by_index: dict[int, WireChoice] = {}
+    for event in events[:-1]:
+        chunk = decode_chunk(event)
+        whole.id, whole.model = chunk.id or whole.id, chunk.model or whole.model
+        whole.system_fingerprint = chunk.system_fingerprint or whole.system_fingerprint
+        whole.usage = chunk.usage or whole.usage
+        for delta in chunk.choices:
+            _append(by_index, delta)
+    unfinished = [i for i, c in by_index.items() if c.finish_reason is None]
+    if unfinished or not by_index:
+        raise BadReply(f"the stream ended before choices {unfinished or 'any'} finished")
+    whole.choices = [by_index[i] for i in sorted(by_index)]
+    return msgspec.json.encode(whole)
+
+
+def decode_chunk(event: SseEvent) -> Chunk:
+    """One event's payload. Raises StatusError for an error object, BadReply for anything else foreign."""
+    fault = error_in_body(event.data)
+    if fault is not None:
+        raise fault
+    return decode(_CHUNK, event.data.encode())
+
+
+def _append(by_index: dict[int, WireChoice], delta: WireChoice) -> None:
+    if delta.index is None:
+        raise BadReply("a streamed choice without index", path="/choices")
+    whole = by_index.setdefault(delta.index, WireChoice(text="", index=delta.index))
+    if whole.finish_reason is not None and delta.text:
+        raise BadReply("text after a choice had finished", path=f"/choices/{delta.index}")
+    whole.text += delta.text
+    whole.finish_reason = delta.finish_reason or whole.finish_reason
+    whole.stop_reason = delta.stop_reason if delta.stop_reason is not None else whole.stop_reason
+    whole.prompt_token_ids = delta.prompt_token_ids or whole.prompt_token_ids
+    if delta.token_ids is not None:
+        whole.token_ids = (whole.token_ids or []) + delta.token_ids
+    if delta.logprobs is not None:
+        whole.logprobs = _joined(whole.logprobs, delta.logprobs)
+
+
+def _joined(whole: Logprobs | None, delta: Logprobs) -> Logprobs:
+    if whole is None:
+        return delta
+    return Logprobs(
+        tokens=(whole.tokens or []) + (delta.tokens or []),
+        token_logprobs=(whole.token_logprobs or []) + (delta.token_logprobs or []),
+        top_logprobs=(whole.top_logprobs or []) + (delta.top_logprobs or []),
+        content=delta.content or whole.content,
+    )

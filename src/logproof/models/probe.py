@@ -1,0 +1,233 @@
+"""Probe: asks an endpoint what it is, and returns Facts.
+
+Only questions that any server survives: a few GETs, and on vLLM two requests that it must refuse, whose
+messages name its limits. Every answer may be missing; what is not known stays unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from logproof.errors import AuthError, EndpointError, StatusError, TransportError, UsageError
+from logproof.ir.facts import Facts, Plugin
+from logproof.wire.message import WireRequest
+from logproof.wire.transport import Sender
+
+COMPLETIONS = "/v1/completions"
+QUESTIONS = (
+    "/version",
+    "/v1/models",
+    "/openapi.json",
+    "/server_info",
+    "/model_info",
+    "/props",
+    "/info",
+    "/v1beta/models",
+    "/logproof/status",
+)
+"""What is asked of every endpoint, below its root."""
+
+_LIMIT = re.compile(r"max allowed: (\d+)")
+_VOCABULARY = re.compile(r"[Vv]ocabulary size: (\d+)")
+
+Answers = Mapping[str, object]
+
+
+async def probe(sender: Sender) -> Facts:
+    """Facts of one endpoint.
+
+    Raises AuthError where the key is refused, TransportError where nothing answers, UsageError where nothing
+    that answers looks like an inference server.
+    """
+    answers = await _ask_all(sender)
+    facts = read_facts(answers)
+    if facts.engine == "vllm" and facts.models:
+        facts = await _vllm_limits(sender, facts)
+    return facts
+
+
+def read_facts(answers: Answers) -> Facts:
+    """Facts out of {question: decoded JSON answer}; pure. Raises UsageError where no answer tells anything."""
+    if not answers:
+        raise UsageError(
+            "this URL answers none of the questions that tell inference servers apart",
+            hint="give the base URL of the server, such as http://127.0.0.1:8000, or name the dialect yourself",
+        )
+    models = _models(answers)
+    engine, source = _engine(answers)
+    first = _first_model(answers)
+    schema = _dict(answers.get("/openapi.json"))
+    info = _dict(answers.get("/server_info"))
+    routes = tuple(_dict(schema.get("paths")))
+    known: dict[str, object] = {
+        "engine": engine,
+        "version": _version(answers),
+        "models": models or None,
+        "model_root": first.get("root"),
+        "max_model_len": first.get("max_model_len") or info.get("context_length"),
+        "fields": _fields(schema) or None,
+        "routes": routes or None,
+        "tokenizer": ("/tokenize" in routes and "/detokenize" in routes) or None,
+        "vocab_size": info.get("vocab_size"),
+        "deterministic": info.get("enable_deterministic_inference"),
+        "plugin": _plugin(answers.get("/logproof/status")),
+    }
+    sources = {"engine": source, **{k: _SOURCES.get(k, "/v1/models") for k, v in known.items() if v is not None}}
+    values = {k: v for k, v in known.items() if v is not None}
+    return msgspec.convert({**msgspec.to_builtins(values), "sources": sources}, Facts)
+
+
+_SOURCES = {
+    "version": "/version or /server_info",
+    "fields": "/openapi.json",
+    "routes": "/openapi.json",
+    "tokenizer": "/openapi.json",
+    "vocab_size": "/server_info",
+    "deterministic": "/server_info",
+    "plugin": "/logproof/status",
+}
+
+
+async def _ask_all(sender: Sender) -> dict[str, object]:
+    results = await asyncio.gather(*(_ask(sender, path) for path in QUESTIONS), return_exceptions=True)
+    answers: dict[str, object] = {}
+    failures: list[EndpointError] = []
+    for path, result in zip(QUESTIONS, results, strict=True):
+        if isinstance(result, EndpointError):
+            failures.append(result)
+        elif isinstance(result, BaseException):
+            raise result
+        elif result is not None:
+            answers[path] = result
+    auth = next((f for f in failures if isinstance(f, AuthError)), None)
+    if auth is not None and not answers.keys() - {"/version", "/openapi.json"}:
+        raise auth
+    lost = next((f for f in failures if isinstance(f, TransportError)), None)
+    if lost is not None and not answers:
+        raise lost
+    return answers
+
+
+async def _ask(sender: Sender, path: str) -> object:
+    reply = await sender.send(WireRequest(path=path, method="GET"))
+    try:
+        return msgspec.json.decode(reply.body)
+    except msgspec.DecodeError:
+        return None
+
+
+async def _vllm_limits(sender: Sender, facts: Facts) -> Facts:
+    """Two requests that vLLM refuses with its widest top-k and its vocabulary size in the message."""
+    ask = {"model": facts.models[0], "prompt": "a", "max_tokens": 1}
+    width = await _refusal(sender, {**ask, "logprobs": 1_000_000}, _LIMIT)
+    vocabulary = await _refusal(sender, {**ask, "logit_bias": {"2000000000": 1}}, _VOCABULARY)
+    sources = dict(facts.sources)
+    sources.update({"max_logprobs": "a refused request"} if width is not None else {})
+    sources.update({"vocab_size": "a refused request"} if vocabulary is not None else {})
+    return msgspec.structs.replace(
+        facts, max_logprobs=width, vocab_size=vocabulary or facts.vocab_size, sources=sources
+    )
+
+
+async def _refusal(sender: Sender, body: dict[str, object], pattern: re.Pattern[str]) -> int | None:
+    try:
+        await sender.send(WireRequest(path=COMPLETIONS, body=msgspec.json.encode(body)))
+    except StatusError as error:
+        match = pattern.search(error.server_message)
+        return int(match[1]) if match else None
+    except EndpointError:
+        return None
+    return None
+
+
+def _dict(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _entries(answers: Answers) -> list[dict[str, object]]:
+    listed = _dict(answers.get("/v1/models")).get("data") or _dict(answers.get("/v1beta/models")).get("models")
+    return [e for e in listed if isinstance(e, dict)] if isinstance(listed, list) else []
+
+
+def _models(answers: Answers) -> tuple[str, ...]:
+    names = [e.get("id") or str(e.get("name", "")).removeprefix("models/") for e in _entries(answers)]
+    served = _dict(answers.get("/model_info")).get("served_model_name")
+    return tuple(str(n) for n in names if n) or ((served,) if isinstance(served, str) else ())
+
+
+def _first_model(answers: Answers) -> dict[str, object]:
+    return next(iter(_entries(answers)), {})
+
+
+def _engine(answers: Answers) -> tuple[str | None, str]:
+    """The kind of server, and the question whose answer told."""
+    owners = {str(e.get("owned_by")) for e in _entries(answers)}
+    if "vllm" in owners:
+        return "vllm", "/v1/models owned_by"
+    if "sglang" in owners or "served_model_name" in _dict(answers.get("/model_info")):
+        return "sglang", "/v1/models owned_by or /model_info"
+    if owners & {"llamacpp"} or "default_generation_settings" in _dict(answers.get("/props")):
+        return "llama.cpp", "/v1/models owned_by or /props"
+    if "max_total_tokens" in _dict(answers.get("/info")) or "docker_label" in _dict(answers.get("/info")):
+        return "tgi", "/info"
+    if any(e.get("type") == "model" for e in _entries(answers)):
+        return "anthropic", "/v1/models type"
+    if "/v1beta/models" in answers and "models" in _dict(answers["/v1beta/models"]):
+        return "gemini", "/v1beta/models"
+    if any(owner.startswith(("openai", "system")) for owner in owners):
+        return "openai", "/v1/models owned_by"
+    if "version" in _dict(answers.get("/version")) and _mentions_vllm(answers):
+        return "vllm", "/openapi.json"
+    return None, "no answer tells"
+
+
+def _mentions_vllm(answers: Answers) -> bool:
+    paths = _dict(_dict(answers.get("/openapi.json")).get("paths"))
+    return "/is_scaling_elastic_ep" in paths or "/generative_scoring" in paths
+
+
+def _version(answers: Answers) -> str | None:
+    for question in ("/version", "/server_info", "/info"):
+        found = _dict(answers.get(question)).get("version")
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _fields(schema: dict[str, object]) -> dict[str, list[str]]:
+    """{route: names of its POST body's top-level fields} of an OpenAPI document."""
+    found = {}
+    for route, item in _dict(schema.get("paths")).items():
+        body = _dict(_dict(_dict(item).get("post")).get("requestBody"))
+        content = _dict(_dict(_dict(body.get("content")).get("application/json")).get("schema"))
+        names = list(_properties(content, schema))
+        if names:
+            found[route] = names
+    return found
+
+
+def _properties(schema: dict[str, object], document: dict[str, object]) -> dict[str, object]:
+    ref = schema.get("$ref")
+    if isinstance(ref, str):
+        schemas = _dict(_dict(document.get("components")).get("schemas"))
+        schema = _dict(schemas.get(ref.rsplit("/", 1)[-1]))
+    return _dict(schema.get("properties"))
+
+
+def _plugin(status: object) -> Plugin | None:
+    found = _dict(status)
+    if not isinstance(found.get("version"), str):
+        return None
+    features = _dict(found.get("features"))
+    return Plugin(
+        version=str(found["version"]),
+        enforced_replay=features.get("enforced_replay") is True,
+        logprobs_mode=features.get("logprobs_mode") is True,
+        default_mode=str(found["default_mode"]) if found.get("default_mode") else None,
+        reason=str(found["reason"]) if found.get("reason") else None,
+        status=found,
+    )

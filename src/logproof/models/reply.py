@@ -1,0 +1,46 @@
+"""Typed decoding of reply bodies, with the JSON path of the first fault.
+
+Bodies come from outside: msgspec refuses wrong types, NaN and cut JSON; what it says is turned into a
+BadReply. An error object inside a reply of status 200 becomes a StatusError.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from logproof.errors import BadReply, clip
+from logproof.wire.faults import error_in_body
+
+T = TypeVar("T")
+
+_AT = re.compile(r" - at `\$?(?P<path>[^`]*)`$")
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Decode a reply body. Raises BadReply for foreign or broken JSON, StatusError for an error object."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        fault = error_in_body(body.decode(errors="replace"))
+        if fault is not None:
+            raise fault from None
+        message, path = split_path(str(error))
+        raise BadReply(message, path=path) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadReply(f"no JSON: {clip(str(error), 120)}; it begins {_head(body)}") from None
+
+
+def split_path(message: str) -> tuple[str, str]:
+    """(text, JSON pointer) of a msgspec message such as "... - at `$.choices[0].text`"."""
+    match = _AT.search(message)
+    if match is None:
+        return message, ""
+    pointer = re.sub(r"\[(\d+|\.\.\.)\]", r"/\1", match["path"].replace(".", "/").replace("[///]", "/*"))
+    return message[: match.start()], pointer
+
+
+def _head(body: bytes) -> str:
+    return repr(clip(body[:120].decode("utf-8", "replace"), 80)) if body else "empty"
