@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logproof.ir.message import Opaque, ToolCallPart
+from logproof.ir.message import Opaque, Part, ToolCallPart
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -119,7 +119,9 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
 
     text: visible text. tokens, labels: scored channels, None unless asked. token_ids: int64 [n] of what was
     sampled, known on some wires without logprobs. parsed: value of structured output. reasoning: its text.
-    opaque: blobs to send back, in order. refusal: the model's refusal, never mixed into text.
+    opaque: blobs to send back, in order. refusal: the model's refusal, never mixed into text. turn: all parts in
+    the wire's order, blobs and signatures in place, for sending the turn back (ir/turn.py); None where the order
+    of the channels says it all.
     """
 
     index: int
@@ -136,6 +138,7 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     grounding: object = None
     opaque: tuple[Opaque, ...] = ()
     refusal: str | None = None
+    turn: tuple[Part, ...] | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
