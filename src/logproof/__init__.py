@@ -1,3 +1,24 @@
-"""Token-exact access, scoring, replay and verification of LLM inference."""
+"""Token-exact access, scoring, replay and verification of LLM inference.
+
+`Model` is the door for notebooks; the records of a request and a response are in `logproof.ir`, the typed
+errors in `logproof.errors`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logproof.models.sync import Model as Model
 
 __version__ = "0.1.0"
+__all__ = ["Model", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    """Load `Model`, and with it the HTTP client, only when it is asked for."""
+    if name == "Model":
+        from logproof.models.sync import Model
+
+        return Model
+    raise AttributeError(f"module 'logproof' has no attribute {name!r}")

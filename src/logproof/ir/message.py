@@ -127,9 +127,9 @@ def _features_of_part(part: Part) -> list[str]:
         case OpaquePart():
             return ["opaque"]
         case ToolCallPart():
-            return ["tool_call"] + _signed(part.opaque)
+            return ["tool_call", *_signed(part.opaque)]
         case ReasoningPart():
-            return ["reasoning"] + _signed(part.opaque)
+            return ["reasoning", *_signed(part.opaque)]
         case TextPart():
             return _signed(part.opaque)
 

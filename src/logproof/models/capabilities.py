@@ -58,6 +58,7 @@ def _chat(*messages: Message, **groups: msgspec.Struct) -> list[Request]:
     return [msgspec.structs.replace(Request("m", Input(messages=messages), sampling=_SAMPLING), **groups)]
 
 
+_HOSTED_KINDS = ("web_search", "web_search_20250305", "googleSearch")
 _OPAQUE_KINDS = {
     "openai_responses": ("reasoning", {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}),
     "anthropic_messages": ("redacted_thinking", {"type": "redacted_thinking", "data": "e"}),
@@ -89,9 +90,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "exact logprobs of named ids", lambda d, k: _inputs(scoring=Scoring(label_ids=(1, 2))), "label_scores"
     ),
     "token_input": Capability("prompts of token ids", lambda d, k: _inputs()[2:]),
-    "fim": Capability(
-        "text with a gap", lambda d, k: [Request("m", Input(text="a", suffix="b"), sampling=_SAMPLING)]
-    ),
+    "fim": Capability("text with a gap", lambda d, k: [Request("m", Input(text="a", suffix="b"), sampling=_SAMPLING)]),
     "prefill": Capability("an assistant turn to continue", lambda d, k: _chat(_USER, text_message("assistant", "Yes"))),
     "multimodal_input": Capability(
         "images", lambda d, k: _chat(Message("user", (ImagePart(data="aGk=", media_type="image/png"),)))
@@ -129,8 +128,6 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 """The sixteen keys, in the order in which tables show them."""
 
-_HOSTED_KINDS = ("web_search", "web_search_20250305", "googleSearch")
-
 
 def parse_requirement(text: str) -> tuple[str, int]:
     """`key` or `key=k` -> (key, k). Raises UsageError for an unknown key or a width that is no number."""
@@ -166,7 +163,11 @@ def plan(needs: Mapping[str, int], dialect: Dialect, facts: Facts, others: Itera
     lacks = {key: why for key, k in needs.items() if (why := missing(dialect, facts, key, k)) is not None}
     if not lacks:
         return
-    able = [d.id for d in others if d.id != dialect.id and all(missing(d, facts, k, w) is None for k, w in needs.items())]
-    named = "; ".join(f"{key}{f'={needs[key]}' if CAPABILITIES[key].counted else ''} ({why})" for key, why in lacks.items())
+    able = [d.id for d in others if d.id != dialect.id and not any(missing(d, facts, k, w) for k, w in needs.items())]
+    named = "; ".join(f"{_shown(key, needs[key])} ({why})" for key, why in lacks.items())
     hint = f"this endpoint gives it through: {', '.join(able)}" if able else "no known dialect gives all of it here"
     raise PlanRefused(f"{dialect.id} cannot give {named}", hint=hint)
+
+
+def _shown(key: str, width: int) -> str:
+    return f"{key}={width}" if CAPABILITIES[key].counted else key

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logproof.errors import BadReply
 from logproof.ir.response import Floats, Ids, TopK
@@ -36,10 +37,9 @@ def logprobs(values: Sequence[float | None], path: str, *, unscored: int = 0, se
 
 
 def check_logprobs(
-    column: Floats, path: str, null: np.ndarray | None = None, *, unscored: int = 0, sentinel: bool = True
+    column: Floats, path: str, nulls: NDArray[np.bool_], *, unscored: int = 0, sentinel: bool = True
 ) -> None:
     """Refuse a column that holds anything but logprobs; see `logprobs`."""
-    nulls = np.zeros(len(column), dtype=bool) if null is None else null
     bad = nulls.copy()
     bad[:unscored] = False
     bad |= ~nulls & ~(np.isfinite(column) & (column <= ROUNDING))
@@ -52,11 +52,16 @@ def check_logprobs(
 
 
 def ids(values: Sequence[int], path: str) -> Ids:
-    """int64 [n] of token ids. Raises BadReply for a bool, a negative or a huge one."""
-    for i, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-            raise BadReply(f"{value!r} is no token id", path=f"{path}/{i}")
-    return np.array(values, dtype=np.int64)
+    """int64 [n] of token ids from a typed list. Raises BadReply for a negative or a huge one."""
+    try:
+        column = np.array(values, dtype=np.int64)
+    except OverflowError:
+        raise BadReply("a number that is no token id", path=path) from None
+    bad = (column < 0) | (column >= 2**31)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise BadReply(f"{column[at]} is no token id", path=f"{path}/{at}")
+    return column
 
 
 def same_length(path: str, want: int, got: int, what: str) -> None:

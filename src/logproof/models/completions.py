@@ -114,6 +114,11 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 
+def bias_body(request: Request) -> dict[str, float]:
+    """The logit bias as these wires write it: token ids are strings."""
+    return {str(token): value for token, value in (request.sampling.logit_bias or {}).items()}
+
+
 def read(body: bytes) -> Body:
     """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
     reply = decode(_BODY, body)
@@ -223,8 +228,8 @@ def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -
     """A checked TopK from the maps of a completions reply; keys are texts, or `token_id:N` beside `ids`."""
     if found.top is None:
         raise MissingChannel("top logprobs were asked and are absent", path=path)
-    own = list(zip(found.tokens if ids is None else ids, found.values, strict=True))
-    scored = [None if value is None else (token, value) for token, value in own]
+    keys: Sequence[int | str] = found.tokens if ids is None else ids
+    scored = [None if value is None else (key, value) for key, value in zip(keys, found.values, strict=True)]
     return columns.top_k((_position(m, ids is not None, path) for m in found.top), width, scored, path)
 
 

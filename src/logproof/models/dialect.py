@@ -17,6 +17,7 @@ from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 from logproof.ir.response import Response
 from logproof.models.lowering import Ledger
+from logproof.wire.endpoint import AuthStyle
 from logproof.wire.message import SseEvent, WireReply
 
 
@@ -30,7 +31,7 @@ class Dialect(ABC):
 
     id: ClassVar[str]
     channels: ClassVar[Mapping[str, str]]
-    auth: ClassVar[str] = "bearer"
+    auth: ClassVar[AuthStyle] = "bearer"
     headers: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @abstractmethod

@@ -89,18 +89,21 @@ class Ledger:
         self._put(pointer, value)
         self.constants.append(Constant(pointer, reason))
 
-    def options(self, allowed: Collection[str], leaf_fields: Mapping[str, str], under: str = "") -> None:
+    def options(
+        self, allowed: Collection[str], leaf_fields: Mapping[str, str], under: str | Mapping[str, str] = ""
+    ) -> None:
         """Decide all `options.*`: an allowed name is sent under its own name, any other refused.
 
         allowed: wire fields that this endpoint is known to read. leaf_fields: wire field -> the leaf that owns
-        it. under: pointer of the object that takes the options.
+        it. under: pointer of the object that takes the options, or {name: pointer} where that depends on them.
         """
         for name, value in [(k[8:], v) for k, v in self.active.items() if k.startswith("options.")]:
             leaf = f"options.{name}"
             if name in leaf_fields:
                 self.refuse(leaf, f"this field belongs to a leaf: set {leaf_fields[name]}", leaf_fields[name])
             elif name in allowed and value is not None:
-                self.send(leaf, f"{under}/{_escape(name)}", value)
+                place = under if isinstance(under, str) else under.get(name, "")
+                self.send(leaf, f"{place}/{_escape(name)}", value)
             else:
                 self.refuse(leaf, _unknown_option(name, [*allowed, *leaf_fields], leaf_fields))
 

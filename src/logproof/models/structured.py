@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import jsonschema
 from jsonschema.validators import validator_for
@@ -90,8 +91,8 @@ def _conform(output: Output, value: object, path: str) -> None:
         raise OutputContractError("the JSON value is no object", path=path)
     if output.json_schema is None:
         return
-    cls = validator_for(output.json_schema, default=jsonschema.Draft202012Validator)
-    error = next(iter(cls(output.json_schema).iter_errors(value)), None)
+    validator: Any = validator_for(output.json_schema, default=jsonschema.Draft202012Validator)(output.json_schema)
+    error = next(iter(validator.iter_errors(value)), None)
     if error is not None:
         raise OutputContractError(f"off the schema at {error.json_path}: {clip(error.message, 160)}", path=path)
 

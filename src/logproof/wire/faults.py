@@ -88,23 +88,27 @@ def read_fault(body: bytes | str) -> Fault:
 
 
 def event_fault(event: SseEvent) -> Fault | None:
-    """The error object that an event of a 200 stream is, or None for an ordinary event."""
+    """The error object that an event of a 200 stream is, or None for an ordinary event.
+
+    status: the one that the object names or its code stands for, else 500.
+    """
     named = event.event == "error"
     if not named and '"error"' not in event.data:
         return None
     try:
         decoded: object = msgspec.json.decode(event.data)
     except msgspec.DecodeError:
-        return Fault(_plain(event.data)) if named else None
+        decoded = None
     found = decoded[0] if isinstance(decoded, list) and decoded else decoded
     if not named and not (isinstance(found, dict) and (found.get("error") or found.get("type") == "error")):
         return None
     fault = _of_json(found) or Fault(_plain(event.data))
-    return msgspec.structs.replace(fault, status=_status_in_stream(fault))
+    status = fault.status or _STATUS_OF_CODE.get((fault.code or "").lower(), 500)
+    return msgspec.structs.replace(fault, status=status)
 
 
 def error_in_body(text: str) -> StatusError | None:
-    """The typed error of an error object that came as the whole body, or an event, of a 200; None for any other."""
+    """The typed error of an error object that is the whole body, or an event, of a 200; None for any other text."""
     fault = event_fault(SseEvent(None, text))
     if fault is None:
         return None
@@ -195,11 +199,6 @@ def _retry_delay(details: object) -> float | None:
         if isinstance(delay, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?s", delay):
             return float(delay[:-1])
     return None
-
-
-def _status_in_stream(fault: Fault) -> int:
-    """Status of an error inside a 200 stream: the one it names or stands for, else 500."""
-    return fault.status or _STATUS_OF_CODE.get((fault.code or "").lower(), 500)
 
 
 def _plain(text: str) -> str:

@@ -40,9 +40,7 @@ def get_dialect(dialect_id: str) -> Dialect:
         found = [e for e in entry_points(group=GROUP) if e.name == dialect_id]
         if not found:
             near = difflib.get_close_matches(dialect_id, dialect_ids(), n=1)
-            raise UsageError(
-                f"unknown dialect {dialect_id!r}", hint=f"did you mean {near[0]}?" if near else _known()
-            )
+            raise UsageError(f"unknown dialect {dialect_id!r}", hint=f"did you mean {near[0]}?" if near else _known())
         loaded = found[0].load()
     made = loaded() if isinstance(loaded, type) else loaded
     if not isinstance(made, Dialect) or made.id != dialect_id:

@@ -136,7 +136,7 @@ def _lower_sampling(request: Request, ledger: Ledger) -> None:
     ledger.send("sampling.stop", "/stop", list(request.sampling.stop or ()))
     if len(request.sampling.stop or ()) > 4:
         ledger.refuse("sampling.stop", "this wire takes at most 4 stop strings")
-    ledger.send("sampling.logit_bias", "/logit_bias", {str(k): v for k, v in (request.sampling.logit_bias or {}).items()})
+    ledger.send("sampling.logit_bias", "/logit_bias", completions.bias_body(request))
 
 
 def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -201,7 +201,9 @@ def lift_echo(request: Request, head: Columns, wire: WireChoice) -> Tokens:
     """
     path = f"/choices/{wire.index}/logprobs"
     if head.values and head.values[0] is not None:
-        raise BadReply("the first prompt token is scored: this server's echo is shifted", path=f"{path}/token_logprobs/0")
+        raise BadReply(
+            "the first prompt token is scored: this server's echo is shifted", path=f"{path}/token_logprobs/0"
+        )
     rest = tuple(head.tokens[1:])
     ids = columns.ids(wire.prompt_token_ids, path) if wire.prompt_token_ids is not None else None
     if ids is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Labels, Meaning, Response, Tokens
+from logproof.ir.response import Labels, Meaning, Response, Tokens, TopK
 from logproof.models import columns, completions, structured
 from logproof.models.completions import Entry, WireChoice
 from logproof.models.dialect import Dialect
@@ -132,7 +132,7 @@ def _lower_sampling(request: Request, ledger: Ledger) -> None:
         ledger.refuse("sampling.max_tokens", "vLLM answers 400 to 0 tokens without echo; ask for 1", "max_tokens 1")
     ledger.send("sampling.max_tokens", "/max_tokens")
     ledger.send("sampling.stop", "/stop", list(request.sampling.stop or ()))
-    ledger.send("sampling.logit_bias", "/logit_bias", {str(k): v for k, v in (request.sampling.logit_bias or {}).items()})
+    ledger.send("sampling.logit_bias", "/logit_bias", completions.bias_body(request))
 
 
 def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -240,7 +240,7 @@ def _own_entries(entries: Sequence[dict[int, Entry] | None], raw_ids: Sequence[i
 
 def _prompt_top(
     entries: Sequence[dict[int, Entry] | None], raw_ids: Sequence[int], own: Sequence[Entry], width: int, path: str
-) -> columns.TopK:
+) -> TopK:
     scored = [None, *((token, e.logprob) for token, e in zip(raw_ids[1:], own, strict=True))]
     return columns.top_k((_flat(position or {}) for position in entries), width, scored, path)
 

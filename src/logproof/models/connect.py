@@ -1,0 +1,138 @@
+"""From a URL to a ready Client: endpoint, transport, probe, dialect, tokenizer.
+
+async with connect("http://127.0.0.1:8000", dialect="auto") as connection:
+    call = await connection.client.call(request)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from logproof.errors import UsageError
+from logproof.ir.facts import Facts
+from logproof.models.client import Client
+from logproof.models.dialect import Dialect
+from logproof.models.dialects import get_dialect
+from logproof.models.probe import probe
+from logproof.models.tokenizer import LocalTokenizer, ServerTokenizer, Tokenizer
+from logproof.wire.endpoint import AuthStyle, Endpoint, Timeouts, endpoint
+from logproof.wire.retry import RetryPolicy
+from logproof.wire.transport import Transport
+
+FITTING = {
+    "vllm": ("vllm_native", "openai_completions", "openai_chat", "openai_responses", "anthropic_messages"),
+    "sglang": ("sglang_native", "openai_chat", "openai_completions", "openai_responses", "anthropic_messages"),
+    "llama.cpp": ("openai_chat", "openai_completions"),
+    "tgi": ("openai_chat", "openai_completions"),
+    "openai": ("openai_responses", "openai_chat", "openai_completions"),
+    "anthropic": ("anthropic_messages",),
+    "gemini": ("google_genai",),
+}
+"""Kind of endpoint -> dialects that it speaks, the best for scoring first."""
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """An open way to one endpoint. model: served name that requests should carry."""
+
+    client: Client
+    endpoint: Endpoint
+    facts: Facts
+    transport: Transport
+    tokenizer: Tokenizer | None
+    model: str
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach an endpoint. key_env: variable that holds the key. tokenizer: a local file or directory.
+
+    concurrency: most requests in flight. drop: leaves that may be left out where the dialect refuses them.
+    texts: whether texts of ids are filled in after lifting. facts: known already, so no probe is made.
+    """
+
+    dialect: str = "auto"
+    model: str | None = None
+    key: str | None = None
+    key_env: str | None = None
+    headers: dict[str, str] = {}
+    timeouts: Timeouts = Timeouts()
+    retry: RetryPolicy = RetryPolicy()
+    concurrency: int = 8
+    drop: tuple[str, ...] = ()
+    tokenizer: Path | None = None
+    texts: bool = True
+    facts: Facts | None = None
+
+
+@asynccontextmanager
+async def connect(url: str, options: Options | None = None) -> AsyncIterator[Connection]:
+    """Open an endpoint. Raises UsageError for a bad URL, dialect or model, EndpointError where nothing answers."""
+    options = options or Options()
+    named = get_dialect(options.dialect) if options.dialect != "auto" else None
+    place = open_endpoint(url, options, named.auth if named else "bearer")
+    async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
+        facts = options.facts or await _probed(transport, must_tell=named is None)
+        dialect = named or best_dialect(facts)
+        model = choose_model(options.model, facts)
+        tokenizer = _tokenizer(options.tokenizer, facts, transport, model)
+        client = Client(transport, dialect, facts, tokenizer=tokenizer if options.texts else None, drop=options.drop)
+        yield Connection(client, place, facts, transport, tokenizer, model)
+
+
+async def _probed(transport: Transport, *, must_tell: bool) -> Facts:
+    """Facts of the endpoint; a caller who names the dialect may face one that tells nothing about itself."""
+    try:
+        return await probe(transport)
+    except UsageError:
+        if must_tell:
+            raise
+        return Facts()
+
+
+def open_endpoint(url: str, options: Options, auth: AuthStyle) -> Endpoint:
+    """The checked endpoint of a URL; see wire/endpoint.py."""
+    return endpoint(
+        url, key=options.key, key_env=options.key_env, headers=options.headers, auth=auth, timeouts=options.timeouts
+    )
+
+
+def fitting(facts: Facts) -> tuple[str, ...]:
+    """Ids of the dialects that an endpoint speaks, the best for scoring first; empty where unknown."""
+    return FITTING.get(facts.engine or "", ())
+
+
+def best_dialect(facts: Facts) -> Dialect:
+    """The dialect of `auto`. Raises UsageError where the probe did not recognise the endpoint."""
+    ids = fitting(facts)
+    if not ids:
+        raise UsageError("the probe cannot tell what this endpoint speaks", hint="name one with --dialect")
+    return get_dialect(ids[0])
+
+
+def choose_model(asked: str | None, facts: Facts) -> str:
+    """The served name to ask for: the caller's, or the only one that the endpoint serves.
+
+    Raises UsageError for a name that the endpoint does not list, and where several are served and none named.
+    """
+    if asked is not None:
+        if facts.models and asked not in facts.models:
+            raise UsageError(f"this endpoint does not serve {asked!r}", hint=f"it serves: {_named(facts)}")
+        return asked
+    if len(facts.models) == 1:
+        return facts.models[0]
+    raise UsageError(
+        "name the model to ask for (--model-name)", hint=f"it serves: {_named(facts)}" if facts.models else None
+    )
+
+
+def _named(facts: Facts) -> str:
+    return ", ".join(facts.models[:8]) + (", …" if len(facts.models) > 8 else "")
+
+
+def _tokenizer(local: Path | None, facts: Facts, transport: Transport, model: str) -> Tokenizer | None:
+    if local is not None:
+        return LocalTokenizer(local)
+    return ServerTokenizer(transport, model) if facts.tokenizer else None
