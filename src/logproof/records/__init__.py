@@ -1,0 +1,1 @@
+"""Durable records: the run store, content digests, packed columns, atomic files."""

@@ -1,0 +1,126 @@
+"""Wide channels as one compressed blob: a mapping name -> column, packed beside its record.
+
+A column is a numpy array (bool, integer or float, one or two axes) or a list of strings with None for an
+unknown one. NaN and infinities in float columns survive: the bytes are stored, not a text of them.
+
+Layout: magic, uint32 length of the head (little-endian), head (JSON: name, dtype, shape and bytes of each
+column), then one zlib stream of all columns in that order. Numbers are stored byte plane by byte plane, which
+halves what zlib leaves of them; strings as int32 byte lengths (-1: None) followed by their UTF-8.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from logproof.errors import StoreError
+
+Array = NDArray[np.generic]
+Texts = Sequence[str | None]
+Column = Array | Texts
+
+MAGIC = b"LPCOL1\r\n"
+MAX_BYTES = 1 << 30
+"""Largest unpacked size of one blob, in bytes."""
+
+_TEXT = "text"
+
+
+class _Part(msgspec.Struct, array_like=True):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+
+
+def pack(columns: Mapping[str, Column], level: int = 1) -> bytes:
+    """One blob of all columns; b"" for none. Raises StoreError for another kind of column or too many bytes."""
+    if not columns:
+        return b""
+    parts: list[_Part] = []
+    bodies: list[bytes] = []
+    for name, column in columns.items():
+        part, body = _array(name, column) if isinstance(column, np.ndarray) else _texts(name, column)
+        parts.append(part)
+        bodies.append(body)
+    if sum(map(len, bodies)) > MAX_BYTES:
+        raise StoreError(f"the columns of one record hold more than {MAX_BYTES} bytes")
+    head = msgspec.json.encode(parts)
+    return b"".join((MAGIC, struct.pack("<I", len(head)), head, zlib.compress(b"".join(bodies), level)))
+
+
+def unpack(blob: bytes) -> dict[str, Column]:
+    """The columns of a blob made by `pack`, equal in dtype, shape and bits. Raises StoreError if it is damaged."""
+    if not blob:
+        return {}
+    try:
+        parts, body = _open(blob)
+        return _split(parts, body)
+    except (struct.error, zlib.error, msgspec.MsgspecError, ValueError, TypeError) as error:
+        raise StoreError(f"a stored column blob is damaged: {error}") from None
+
+
+def _open(blob: bytes) -> tuple[list[_Part], bytes]:
+    if blob[:8] != MAGIC:
+        raise ValueError("it does not start as one")
+    (length,) = struct.unpack_from("<I", blob, 8)
+    parts = msgspec.json.decode(blob[12 : 12 + length], type=list[_Part])
+    total = sum(part.size for part in parts)
+    if total > MAX_BYTES or any(part.size < 0 for part in parts):
+        raise ValueError("its sizes are out of bounds")
+    stream = zlib.decompressobj()
+    body = stream.decompress(blob[12 + length :], total + 1)
+    if len(body) != total or not stream.eof:
+        raise ValueError("its length differs from what its head says")
+    return parts, body
+
+
+def _split(parts: list[_Part], body: bytes) -> dict[str, Column]:
+    columns: dict[str, Column] = {}
+    start = 0
+    for part in parts:
+        piece = body[start : start + part.size]
+        columns[part.name] = _to_texts(part, piece) if part.dtype == _TEXT else _to_array(part, piece)
+        start += part.size
+    return columns
+
+
+def _array(name: str, column: Array) -> tuple[_Part, bytes]:
+    if column.dtype.kind not in "biuf" or column.ndim not in (1, 2):
+        raise StoreError(f"column {name} is no 1-D or 2-D array of numbers ({column.dtype}, {column.ndim} axes)")
+    flat = np.ascontiguousarray(column.astype(column.dtype.newbyteorder("<"), copy=False)).reshape(-1)
+    planes = flat.view(np.uint8).reshape(-1, column.dtype.itemsize).T
+    return _Part(name, flat.dtype.str, column.shape, flat.nbytes), planes.tobytes()
+
+
+def _to_array(part: _Part, piece: bytes) -> Array:
+    dtype = np.dtype(part.dtype)
+    if dtype.kind not in "biuf":
+        raise ValueError(f"dtype {part.dtype}")
+    planes = np.frombuffer(piece, np.uint8).reshape(dtype.itemsize, -1)
+    flat: Array = np.ascontiguousarray(planes.T).reshape(-1).view(dtype)
+    return flat.reshape(part.shape)
+
+
+def _texts(name: str, column: Texts) -> tuple[_Part, bytes]:
+    if isinstance(column, str) or not all(text is None or isinstance(text, str) for text in column):
+        raise StoreError(f"column {name} is neither an array nor a list of strings")
+    encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in column]
+    lengths = np.array([-1 if text is None else len(text) for text in encoded], dtype="<i4")
+    body = lengths.tobytes() + b"".join(text for text in encoded if text is not None)
+    return _Part(name, _TEXT, (len(encoded),), len(body)), body
+
+
+def _to_texts(part: _Part, piece: bytes) -> list[str | None]:
+    count = part.shape[0]
+    lengths = np.frombuffer(piece[: 4 * count], dtype="<i4")
+    if len(lengths) != count or int(lengths[lengths > 0].sum()) != len(piece) - 4 * count:
+        raise ValueError(f"lengths of column {part.name}")
+    ends = 4 * count + np.cumsum(np.maximum(lengths, 0))
+    spans = zip(lengths.tolist(), ends.tolist(), strict=True)
+    return [None if n < 0 else piece[end - n : end].decode("utf-8", "surrogatepass") for n, end in spans]

@@ -1,0 +1,49 @@
+"""Content digests: one canonical JSON text a value, and its sha256.
+
+Canonical JSON: keys sorted, no white space, ASCII only, floats by their shortest repr, NaN and infinity
+refused (JSON has neither, and a writer that turns them into null makes different values equal). Structs are
+taken as msgspec writes them, tuples and sets as lists, bytes as base64, numpy arrays as nested lists. Two
+values have one digest exactly when their canonical texts are equal: 1 and 1.0 differ, (1,) and [1] do not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import msgspec
+import numpy as np
+
+from logproof.errors import StoreError
+
+
+def canonical(value: object) -> str:
+    """The canonical JSON text of a msgspec-able value. Raises StoreError for NaN, infinity and unknown types."""
+    try:
+        plain = msgspec.to_builtins(value, order="deterministic", enc_hook=_numpy)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (ValueError, TypeError, NotImplementedError, RecursionError) as error:
+        raise StoreError(f"a value has no canonical JSON form: {error}") from None
+
+
+def digest(value: object) -> str:
+    """sha256 of the canonical text, 64 hex digits. Raises StoreError like `canonical`."""
+    return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()
+
+
+def call_key(request: object, model: object, dialect: str, repeat: int = 0) -> str:
+    """Identity of one call: what is asked, of which model (not at which URL), over which dialect, which repeat."""
+    return digest({"request": request, "model": model, "dialect": dialect, "repeat": repeat})
+
+
+def sample_key(task: object, row_digest: str, repeat: int = 0) -> str:
+    """Identity of one sample: the task's identity, its row's content and the repeat; never a position or row id."""
+    return digest({"task": task, "row": row_digest, "repeat": repeat})
+
+
+def _numpy(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(f"{type(value).__name__} values cannot be stored")
