@@ -30,6 +30,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+_TLS_HANDSHAKE = b"\x16"
+
 Event = str | dict[str, Any] | tuple[str, str | dict[str, Any]]
 
 
@@ -199,6 +201,8 @@ class FakeServer:
         return reply.raw is None and not reply.close
 
     def _answer(self, seen: Seen) -> Reply:
+        if seen.method == "TLS":
+            return Reply(400, body="plain HTTP is spoken here", close=True)
         answers = self._routes.get(seen.path) or self._routes.get(seen.path.partition("?")[0])
         if answers is None:
             return Reply(404, json={"detail": "Not Found"})
@@ -209,7 +213,10 @@ class FakeServer:
 
 
 async def _read(reader: asyncio.StreamReader) -> Seen:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    start = await reader.readexactly(1)
+    if start == _TLS_HANDSHAKE:
+        return Seen("TLS", "", {}, b"")
+    head = (start + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.rstrip().split("\r\n")
     method, path, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 
 import aiohttp
@@ -26,13 +25,15 @@ def explain(error: aiohttp.ClientError, endpoint: Endpoint) -> tuple[EndpointErr
         return _tls(error, where), FINAL
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return _unknown_host(error, where)
+    if isinstance(error, aiohttp.ClientConnectorError) and _in_handshake(error, where):
+        return _tls(error, where), CONNECTION
     if isinstance(error, aiohttp.ClientConnectorError):
         return _refused(error, where), CONNECTION
     if isinstance(error, aiohttp.ClientPayloadError):
         return TransportError(f"the reply of {where} was cut: its body ended before its stated length"), CONNECTION
     if isinstance(error, aiohttp.ClientResponseError):
         text = f"{where} does not answer in HTTP that can be read"
-        return TransportError(text, hint="is this the port of an HTTP server (and not https)?"), FINAL
+        return TransportError(text, hint="is this the port of an HTTP server (and not https)?"), CONNECTION
     if is_drop(error):
         hint = "a request can end a server: see its log, or ask GET /health"
         return TransportError(f"{where} closed the connection without a reply", hint=hint), CONNECTION
@@ -46,6 +47,11 @@ def _tls(error: aiohttp.ClientError, where: str) -> TransportError:
         f"no secure connection to {where}: {reason}",
         hint="name the CA file that signed its certificate, or use http:// if the server speaks plain HTTP",
     )
+
+
+def _in_handshake(error: aiohttp.ClientConnectorError, where: str) -> bool:
+    """The peer took the connection and dropped it before TLS stood."""
+    return where.startswith("https://") and isinstance(error.os_error, ConnectionResetError)
 
 
 def _unknown_host(error: aiohttp.ClientConnectorDNSError, where: str) -> tuple[TransportError, str]:
@@ -62,8 +68,3 @@ def _refused(error: aiohttp.ClientConnectorError, where: str) -> TransportError:
         )
     reason = error.os_error.strerror or type(error.os_error).__name__
     return TransportError(f"no connection to {where}: {reason}")
-
-
-def is_connect_timeout(error: BaseException) -> bool:
-    """aiohttp's own limit on connecting ended the attempt."""
-    return isinstance(error, aiohttp.ConnectionTimeoutError) and isinstance(error, asyncio.TimeoutError)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import io
 import random
+import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -41,6 +42,7 @@ MAX_REPLY_BYTES = 256 * 1024 * 1024
 _KEEP_IDLE_S = 4.0
 """Idle connections are dropped before uvicorn (vLLM, SGLang) drops them, which it does after 5 s."""
 
+_PATH = re.compile(r"/[!-~]*")
 _READ_BUFFER = 2**18
 _ONE_PIECE = 2**20
 """Bodies up to this size are written at once; aiohttp warns about larger ones."""
@@ -88,10 +90,11 @@ class Transport:
         if limit is not None and limit < 1:
             raise UsageError(f"the limit of requests in flight is {limit}", hint="give 1 or more")
         self.endpoint = endpoint
+        self._root = str(URL(endpoint.root)).rstrip("/")
         self._policy = policy or RetryPolicy()
         self._admission = asyncio.Semaphore(limit) if limit is not None else None
         self._max_reply_bytes = max_reply_bytes
-        self._rng = rng or random.Random()
+        self._rng = rng or random.SystemRandom()
         self._sleep = sleep
         self._session: aiohttp.ClientSession | None = None
 
@@ -110,8 +113,8 @@ class Transport:
         """Send until answered. Raises TransportError, TimeoutFired, StatusError or BadReply after the
         retries that the policy allows; the error's `attempts` says how often it was sent.
         """
-        if not request.path.startswith("/"):
-            raise InvalidRequest(f"the path {request.path!r} of a wire request does not begin with /")
+        if not _PATH.fullmatch(request.path):
+            raise InvalidRequest(f"the path {request.path!r} must begin with / and be percent-encoded")
         if self._admission is None:
             return await self._persist(request)
         async with self._admission:
@@ -166,7 +169,7 @@ class Transport:
         body = request.body if len(request.body) <= _ONE_PIECE else io.BytesIO(request.body)
         async with session.request(
             request.method,
-            URL(self.endpoint.root + request.path),
+            URL(self._root + request.path, encoded=True),
             data=body or None,
             headers=request.headers,
             allow_redirects=False,
