@@ -18,7 +18,7 @@ BUSY_SECONDS = 30.0
 """How long one connection waits for another before it gives up."""
 
 _REASONS = {
-    sqlite3.SQLITE_FULL: ("the disk is full, or the store is at its size limit", "free some space, then resume the run"),
+    sqlite3.SQLITE_FULL: ("the disk is full, or the store is at its limit", "free some space, then resume the run"),
     sqlite3.SQLITE_IOERR: ("the disk failed or is full", "check the disk and its limits, then resume the run"),
     sqlite3.SQLITE_READONLY: ("it is read-only", "check the owner and mode of the directory"),
     sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", "check the path, the owner and the mode of the directory"),
@@ -78,4 +78,6 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is no run store")
     if number != FORMAT:
-        raise StoreError(f"{path} has format {number}, this version reads {FORMAT}", hint="use the version that wrote it")
+        raise StoreError(
+            f"{path} has format {number}, this version reads {FORMAT}", hint="read it with its own version"
+        )

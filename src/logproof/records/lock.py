@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from logproof.errors import StoreLocked
 from logproof.records.files import store_error
+
+TRIES = 10
+PAUSE_SECONDS = 0.02
+"""A held lock is tried again for TRIES x PAUSE_SECONDS: `is_held` holds one for an instant."""
 
 
 class WriteLock:
@@ -23,18 +28,12 @@ class WriteLock:
         except OSError as error:
             raise store_error("lock", path, error) from None
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, str(os.getpid()).encode(), 0)
-        except BlockingIOError:
-            holder = _holder(self._handle)
-            os.close(self._handle)
-            raise StoreLocked(
-                f"another run ({holder}) writes {path.parent}", hint="wait for it, stop it, or choose another directory"
-            ) from None
-        except OSError as error:
-            os.close(self._handle)
-            raise store_error("lock", path, error) from None
+            self._take(path)
+        except BaseException as error:
+            self.release()
+            if isinstance(error, OSError):
+                raise store_error("lock", path, error) from None
+            raise
 
     def release(self) -> None:
         """Free the lock; a second call does nothing. The file stays: removing it would race with the next run."""
@@ -42,7 +41,41 @@ class WriteLock:
             os.close(self._handle)
             self._handle = -1
 
+    def _take(self, path: Path) -> None:
+        for _ in range(TRIES):
+            if _try(self._handle, fcntl.LOCK_EX):
+                os.ftruncate(self._handle, 0)
+                os.pwrite(self._handle, str(os.getpid()).encode(), 0)
+                return
+            time.sleep(PAUSE_SECONDS)
+        raise StoreLocked(
+            f"another run (process {_holder(self._handle)}) writes {path.parent}",
+            hint="wait for it, stop it, or choose another directory",
+        )
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock now. Raises StoreError if the file cannot be opened."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise store_error("read", path, error) from None
+    try:
+        return not _try(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def _try(handle: int, mode: int) -> bool:
+    try:
+        fcntl.flock(handle, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
 
 def _holder(handle: int) -> str:
     text = os.pread(handle, 20, 0).decode("ascii", "replace").strip()
-    return f"process {text}" if text.isdecimal() else "process unknown"
+    return text if text.isdecimal() else "unknown"

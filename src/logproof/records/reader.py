@@ -66,18 +66,18 @@ class StoreReader:
         it has not scored comes back failed, with that reason; a failed sample stays failed.
         """
         given = () if task is None else (task,)
-        tail = () if task is None else ("WHERE samples.task = ?",)
-        tail += ('ORDER BY samples.task, samples."index", samples.repeat',)
+        where = "" if task is None else "WHERE samples.task = ?"
+        tail = f'{where} ORDER BY samples.task, samples."index", samples.repeat'
         if scorer is None:
-            return self._records(SampleRecord, _select(names(SampleRecord), "samples", *tail), given)
+            return self._records(SampleRecord, _select(names(SampleRecord), "samples", tail), given)
         self._known_scorer(scorer)
         return self._rescored(scorer, given, tail)
 
-    def _rescored(self, scorer: str, given: Sequence[str], tail: Sequence[str]) -> Iterator[SampleRecord]:
+    def _rescored(self, scorer: str, given: Sequence[str], tail: str) -> Iterator[SampleRecord]:
         fields = names(SampleRecord, "samples.") + ", s.sample_key, s.status, s.reason, s.scores, s.output"
         join = "LEFT JOIN scores AS s ON s.sample_key = samples.key AND s.scorer = ?"
-        for row in self._rows(_select(fields, "samples", join, *tail), (scorer, *given)):
-            yield _rescored(decode(SampleRecord, row[:-5]), row[-5:], scorer)
+        for row in self._rows(_select(fields, "samples", join, tail), (scorer, *given)):
+            yield _with_scores(decode(SampleRecord, row[:-5]), row[-5:], scorer)
 
     def calls(self, sample_key: str | None = None, *, columns: bool = True) -> Iterator[CallRecord]:
         """Calls of one sample by part, or all calls in the order of writing. columns: False leaves them unread."""
@@ -93,21 +93,28 @@ class StoreReader:
 
     def summary(self) -> Summary:
         """The store in numbers."""
-        tasks = self._rows(
-            "SELECT task, sum(status = 'ok'), sum(status = 'failed') FROM samples GROUP BY task ORDER BY task"
-        )
         calls = self._count("status")
         return Summary(
             path=str(self.path),
             created=cast(float, self._one("SELECT created FROM run")),
             sessions=cast(int, self._one("SELECT count(*) FROM sessions")),
-            tasks=tuple(TaskCount(task=str(t), ok=cast(int, ok), failed=cast(int, bad)) for t, ok, bad in tasks),
+            tasks=self._tasks(),
             calls_ok=calls.get("ok", 0),
             calls_failed=calls.get("failed", 0),
             fingerprints=self._count("fingerprint"),
             models=self._count("model"),
             scorers=tuple(self.scorers()),
             bytes=self._file.stat().st_size,
+        )
+
+    def _tasks(self) -> tuple[TaskCount, ...]:
+        planned = self.provenance.planned
+        query = "SELECT task, sum(status = 'ok'), sum(status = 'failed') FROM samples GROUP BY task"
+        counts = {str(task): (cast(int, ok), cast(int, failed)) for task, ok, failed in self._rows(query)}
+        return tuple(
+            TaskCount(task=task, ok=ok, failed=failed, planned=planned.get(task))
+            for task in sorted({*planned, *counts})
+            for ok, failed in [counts.get(task, (0, 0))]
         )
 
     def _count(self, field: str) -> dict[str, int]:
@@ -139,7 +146,7 @@ def _select(fields: str, table: str, *rest: str) -> str:
     return " ".join(("SELECT", fields, "FROM", table, *rest))
 
 
-def _rescored(sample: SampleRecord, row: Sequence[Cell], scorer: str) -> SampleRecord:
+def _with_scores(sample: SampleRecord, row: Sequence[Cell], scorer: str) -> SampleRecord:
     key, status, reason, scores, output = row
     if sample.status == "failed":
         return sample

@@ -29,6 +29,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         scheduling: concurrency, time limits, retries, progress.
         endpoints: display URLs, without a key.
         versions: package, engine and python versions. facts: what the probe of the endpoint found.
+        planned: task -> samples that the run means to finish.
     fingerprints: what the endpoint says of its deployment; an unknown one must be accepted by name.
     """
 
@@ -42,6 +43,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     fingerprints: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
     facts: object = None
+    planned: Mapping[str, int] = {}
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -126,11 +128,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskCount(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples of one task by status."""
+    """Samples of one task by status. planned: as the run set out, None if it did not say."""
 
     task: str
     ok: int
     failed: int
+    planned: int | None = None
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ IDENTITY = ("config", "model", "tasks", "datasets", "few_shot")
 NO_FINGERPRINT = "none"
 """Name of the fingerprint of an endpoint that reports none."""
 
-MAX_LINES = 20
+MAX_LINES = 8
 _MAX_VALUE = 60
 _ABSENT = object()
 
@@ -36,7 +36,7 @@ def check_resume(stored: Provenance, given: Provenance, known: Collection[str], 
     if lines:
         shown = lines[:MAX_LINES] + ([f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else [])
         raise ResumeRefused(
-            "this run differs from the stored one:\n  " + "\n  ".join(shown),
+            "this run differs from the stored one: " + "; ".join(shown),
             hint="undo the change, or start a run of its own in another directory",
         )
     strange = sorted(names(given.fingerprints) - set(known) - set(accept))
