@@ -66,7 +66,8 @@ class Tokens(msgspec.Struct, frozen=True, eq=False):
     """A channel of n tokens. logprobs: float64 [n]; ids, ranks: int64 [n] or None; texts: n strings or None.
 
     A rank of 0 and a text of None are not known at that position. Texts are what the engine decoded in context:
-    they join to the whole text, but one text does not identify a token (pieces of a character decode to ""). top: rivals, None unless a width above 0 was asked.
+    they join to the whole text, but one text does not identify a token (pieces of a character decode to "").
+    top: rivals, None unless a width above 0 was asked.
     """
 
     logprobs: Floats

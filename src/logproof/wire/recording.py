@@ -38,15 +38,23 @@ class RecordingSender:
         except StatusError as error:
             self._write(request, error.status, {"error": {"message": error.server_message, "code": error.code}}, None)
             raise
-        self._write(request, reply.status, *_body(reply))
+        self._write(request, reply.status, *_body(reply), content_type=reply.header("content-type"))
         return reply
 
-    def _write(self, request: WireRequest, status: int, decoded: object, text: str | None) -> None:
+    def _write(
+        self,
+        request: WireRequest,
+        status: int,
+        decoded: object,
+        text: str | None,
+        content_type: str | None = "application/json",
+    ) -> None:
         record: dict[str, object] = {
             "method": request.method,
             "path": request.path,
             "request": msgspec.Raw(request.body) if request.body else None,
             "status": status,
+            "headers": {"content-type": content_type},
         }
         record.update({"response": decoded} if text is None else {"response_text": text})
         encoded = msgspec.json.format(msgspec.json.encode(record), indent=1)

@@ -1,0 +1,67 @@
+"""`logproof`: all commands under one name, every failure one line and an exit code.
+
+Exit codes are those at the top of logproof/errors.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from logproof import __version__
+from logproof.cli import access, dialects
+from logproof.cli.printing import fail
+from logproof.errors import LogproofError
+
+app = typer.Typer(
+    name="logproof",
+    help="Exact tokens, ids and logprobs from inference engines: score, evaluate, replay, verify.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(access.score)
+app.command()(access.generate)
+app.command()(access.probe)
+app.command("dialects")(dialects.dialects)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command and return its exit code; prints one line, and a hint, for every failure."""
+    try:
+        result = app(list(args), standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except LogproofError as error:
+        return fail(str(error), error.hint, error.exit_code)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        return fail(error.format_message(), "logproof COMMAND --help shows what it takes", 3)
+    except (KeyboardInterrupt, click.Abort):
+        return fail("interrupted", None, 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        return fail(f"{error.filename or 'disk'}: {error.strerror or error}", None, 5)
+    except Exception as error:
+        if os.environ.get("LOGPROOF_TRACEBACK"):
+            raise
+        kind = type(error).__name__
+        return fail(f"internal error, {kind}: {error}", "LOGPROOF_TRACEBACK=1 shows where; please report it", 70)

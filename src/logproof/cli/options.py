@@ -1,0 +1,72 @@
+"""Options that several commands share, and their way into models/connect.py `Options`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from logproof.errors import UsageError, clip
+from logproof.models.connect import Options
+from logproof.wire.endpoint import Timeouts
+
+ModelURL = Annotated[str, typer.Option("--model", "-m", metavar="URL", help="Base URL of the endpoint.")]
+DialectName = Annotated[str, typer.Option("--dialect", "-d", help="Wire to speak, or auto: the probe picks one.")]
+ModelName = Annotated[str | None, typer.Option("--model-name", help="Served name, needed where there are several.")]
+KeyEnv = Annotated[str | None, typer.Option("--key-env", metavar="VARIABLE", help="Variable that holds the key.")]
+Header = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Extra header; repeatable.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", help="Seconds that one attempt may take in all.")]
+TokenizerPath = Annotated[Path | None, typer.Option("--tokenizer", help="Local tokenizer.json, or its directory.")]
+Drop = Annotated[list[str] | None, typer.Option("--drop", metavar="LEAF", help="Leave this leaf out if refused.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Require = Annotated[list[str] | None, typer.Option("--require", metavar="KEY[=K]", help="Capability; repeatable.")]
+
+
+def connection(
+    dialect: str = "auto",
+    model: str | None = None,
+    *,
+    key_env: str | None = None,
+    header: list[str] | None = None,
+    timeout: float | None = None,
+    tokenizer: Path | None = None,
+    drop: list[str] | None = None,
+    concurrency: int = 8,
+    texts: bool = True,
+) -> Options:
+    """The connection options of a command. Raises UsageError for a malformed header or time limit."""
+    if timeout is not None and timeout <= 0:
+        raise UsageError("--timeout takes seconds above 0")
+    limits = Timeouts() if timeout is None else Timeouts(first_byte=timeout, idle=timeout, total=timeout)
+    return Options(
+        dialect=dialect,
+        model=model,
+        key_env=key_env,
+        headers=dict(_pair("--header", text) for text in header or []),
+        timeouts=limits,
+        drop=tuple(drop or ()),
+        tokenizer=tokenizer,
+        concurrency=concurrency,
+        texts=texts,
+    )
+
+
+def wire_options(pairs: list[str] | None) -> dict[str, object]:
+    """`--option name=JSON` pairs as wire fields; a value that is no JSON is taken as text."""
+    found: dict[str, object] = {}
+    for text in pairs or []:
+        name, value = _pair("--option", text)
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[name] = value
+    return found
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark or not name:
+        raise UsageError(f"{option} takes NAME=VALUE, got {clip(name, 40)!r}")
+    return name, value

@@ -1,0 +1,51 @@
+"""What the commands share of printing: consoles, one-line failures, JSON."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import msgspec
+import numpy as np
+from rich.console import Console
+
+from logproof.errors import clip
+
+out = Console(highlight=False, soft_wrap=True)
+"""Results, on standard output."""
+
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+"""Progress and remarks, on standard error."""
+
+
+def fail(message: str, hint: str | None, code: int) -> int:
+    """Print a failure as one line, its hint on a line of its own, and return the exit code."""
+    err.print(f"error: {clip(message, 1200)}", style="red", markup=False)
+    if hint:
+        err.print(f"  hint: {clip(hint)}", markup=False)
+    return code
+
+
+def remark(message: str) -> None:
+    """Print a line that is no result."""
+    err.print(message, style="dim", markup=False)
+
+
+def print_json(value: object) -> None:
+    """Print any record as indented JSON. In arrays an unscored position (NaN) is null, minus infinity "-inf"."""
+    encoded = msgspec.json.encode(value, enc_hook=_plain)
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return [_cell(v) for v in value.tolist()]
+    raise TypeError(f"cannot print {type(value).__name__}")
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list):
+        return [_cell(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "-inf"
+    return value
