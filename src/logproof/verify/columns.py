@@ -1,0 +1,150 @@
+"""Columns: the distributions recorded at n positions, as arrays; what every statistic reads.
+
+A row is a set of (token id, logprob) entries and, apart from it, the token that was sampled there with its
+logprob. A row lists the best tokens, but a wire may have put the sampled token in place of the last of them,
+so nothing may be concluded from the sampled token's presence about tokens that are not listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+NO_ID = -1
+"""Fills rows that hold fewer entries than the widest; its logprob is -inf. It never enters a sum."""
+
+
+class Columns(msgspec.Struct, frozen=True, eq=False):
+    """n positions of at most w entries.
+
+    sampled_ids: int64 [n]. sampled_logprobs: float64 [n] in nats, NaN where unreported.
+    ids: int64 [n, w], NO_ID where a row has no entry. logprobs: float64 [n, w] in nats, -inf there.
+    Entries of a row are sorted by falling logprob, then rising id; ids of a row are distinct.
+    """
+
+    sampled_ids: Ids
+    sampled_logprobs: Floats
+    ids: Ids
+    logprobs: Floats
+
+    def __len__(self) -> int:
+        return len(self.sampled_ids)
+
+    @property
+    def width(self) -> int:
+        """w, the widest row."""
+        return int(self.ids.shape[1])
+
+    @property
+    def present(self) -> Mask:
+        """bool [n, w]: which cells hold an entry."""
+        return np.not_equal(self.ids, NO_ID)
+
+    def head(self, n: int) -> Columns:
+        """The first n positions."""
+        return Columns(self.sampled_ids[:n], self.sampled_logprobs[:n], self.ids[:n], self.logprobs[:n])
+
+
+def make(
+    sampled_ids: Sequence[int] | Ids,
+    sampled_logprobs: Sequence[float | None] | Floats,
+    ids: Sequence[Sequence[int]],
+    logprobs: Sequence[Sequence[float]],
+) -> Columns:
+    """Columns from ragged rows. None and -inf sampled logprobs become NaN; -inf entries are left out.
+
+    Raises ValueError where lengths differ.
+    """
+    n = len(sampled_ids)
+    if not (n == len(sampled_logprobs) == len(ids) == len(logprobs)):
+        raise ValueError(f"{n} sampled ids, {len(sampled_logprobs)} logprobs, {len(ids)} and {len(logprobs)} rows")
+    drawn = np.array([np.nan if v is None else v for v in sampled_logprobs], np.float64)
+    drawn[np.isneginf(drawn)] = np.nan
+    return sort_rows(np.asarray(sampled_ids, np.int64), drawn, pad(ids, NO_ID), pad(logprobs, -np.inf))
+
+
+def from_maps(sampled_ids: Sequence[int], rows: Sequence[Mapping[int, float]]) -> Columns:
+    """Columns from one {id: logprob} map a position; the sampled logprob is read from the map, NaN if absent."""
+    drawn = [row.get(t) for t, row in zip(sampled_ids, rows, strict=True)]
+    return make(sampled_ids, drawn, [list(r) for r in rows], [list(r.values()) for r in rows])
+
+
+def pad(rows: Sequence[Sequence[float]], fill: float) -> NDArray[np.float64]:
+    """Ragged rows as one float64 array [n, w], filled at the right. Ids below 2**53 stay exact."""
+    width = max((len(r) for r in rows), default=0)
+    if all(len(r) == width for r in rows):
+        return np.asarray(rows, np.float64).reshape(len(rows), width)
+    out = np.full((len(rows), width), fill, np.float64)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
+
+
+def sort_rows(sampled_ids: Ids, sampled_logprobs: Floats, ids: NDArray[np.float64], logprobs: Floats) -> Columns:
+    """Columns with entries in their order; entries of logprob -inf are dropped (an impossible token)."""
+    if ids.shape != logprobs.shape:
+        raise ValueError(f"ids of shape {ids.shape} and logprobs of shape {logprobs.shape}")
+    ids = np.where(np.isneginf(logprobs), NO_ID, ids)
+    order = np.lexsort((ids, -logprobs), axis=1)
+    return Columns(
+        sampled_ids,
+        sampled_logprobs,
+        np.take_along_axis(ids, order, 1).astype(np.int64),
+        np.take_along_axis(logprobs, order, 1),
+    )
+
+
+def lookup(columns: Columns, ids: Ids) -> Floats:
+    """Logprobs of the given ids at each position. ids: int64 [n, m] -> float64 [n, m], NaN where not listed.
+
+    The sampled token counts as listed when its logprob was reported.
+    """
+    out = np.full(ids.shape, np.nan)
+    real = ids != NO_ID
+    for j in range(columns.width):
+        same = (ids == columns.ids[:, j : j + 1]) & real
+        np.copyto(out, columns.logprobs[:, j : j + 1], where=same)
+    drawn = (ids == columns.sampled_ids[:, None]) & np.isnan(out)
+    np.copyto(out, columns.sampled_logprobs[:, None], where=drawn)
+    return out
+
+
+def floor(columns: Columns) -> Floats:
+    """Upper bound of the logprob of any token that a row does not list, float64 [n], in nats.
+
+    The least listed logprob other than the sampled token's (which a wire may put in place of the last entry),
+    and never more than the log of the mass that the listed tokens leave over. Sound for any row of best tokens.
+    """
+    others = columns.present & (columns.ids != columns.sampled_ids[:, None])
+    least = np.where(others, columns.logprobs, np.inf).min(axis=1, initial=np.inf)
+    return np.asarray(np.minimum(np.minimum(least, 0.0), log_rest(columns)), np.float64)
+
+
+REST_LEAST = 1e-9
+"""Least mass granted to unlisted tokens: sums of float32 logprobs do not resolve less."""
+
+
+def log_rest(columns: Columns) -> Floats:
+    """Log of 1 - sum of listed probabilities, float64 [n]; at least log(REST_LEAST)."""
+    listed = np.exp(columns.logprobs).sum(axis=1)
+    apart = ~(columns.ids == columns.sampled_ids[:, None]).any(axis=1) & ~np.isnan(columns.sampled_logprobs)
+    listed = listed + np.where(apart, np.exp(np.nan_to_num(columns.sampled_logprobs, nan=-np.inf)), 0.0)
+    return np.asarray(np.log(np.maximum(1.0 - listed, REST_LEAST)), np.float64)
+
+
+def with_sampled(columns: Columns) -> tuple[Ids, Floats]:
+    """ids [n, w + 1] and logprobs [n, w + 1]: the rows with the sampled token as a last entry where it is apart.
+
+    The last cell is NO_ID / -inf where the sampled token is listed already or its logprob is unreported.
+    """
+    listed = (columns.ids == columns.sampled_ids[:, None]).any(axis=1) | np.isnan(columns.sampled_logprobs)
+    extra_id = np.where(listed, NO_ID, columns.sampled_ids)
+    extra = np.where(listed, -np.inf, columns.sampled_logprobs)
+    return np.column_stack((columns.ids, extra_id)), np.column_stack((columns.logprobs, extra))

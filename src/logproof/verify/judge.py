@@ -1,0 +1,143 @@
+"""From an artifact, a replay and a policy to a verdict. Pure: the one place where all tests meet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from logproof.verify import artifact as art
+from logproof.verify import evalue, offline, online
+from logproof.verify.artifact import Artifact, Mode
+from logproof.verify.columns import Columns
+from logproof.verify.policy import Policy
+from logproof.verify.verdict import Context, Finding, Verdict, decide
+
+Method = Literal["decode", "prefill"]
+
+
+class ReplayFailure(msgspec.Struct, frozen=True):
+    """Why there is no replay. A refusal of a sound artifact is the engine's matter, never the artifact's guilt."""
+
+    reason: Literal["engine_error", "engine_cannot_replay", "replay_not_enforced"]
+    detail: str
+
+
+class Replay(msgspec.Struct, frozen=True, eq=False):
+    """What the trusted engine said about an artifact's tokens.
+
+    columns: its distributions, with the ids that came back. mode: what its logprobs are. noise_floor: largest
+    difference
+    between repeats of this replay, nats, None where it was made once. seconds: wall time of all calls.
+    """
+
+    method: Method
+    method_reason: str
+    mode: Mode
+    columns: Columns
+    endpoint: str
+    engine: str | None = None
+    version: str | None = None
+    fingerprint: str | None = None
+    served_model: str | None = None
+    noise_floor: float | None = None
+    seconds: float = 0.0
+    finish_reason: str | None = None
+
+
+def judge(artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Policy | None, now: datetime) -> Verdict:
+    """The verdict. replay None: only the offline tests were asked for. now: with time zone."""
+    trusted = policy.selftest.profile if policy is not None and policy.selftest and policy.selftest.passed else None
+    checked = offline.check(artifact, trusted)
+    findings = list(checked.findings)
+    if checked.replayable:
+        findings += _replayed(artifact, checked, replay, policy, now)
+    context = _context(artifact, replay, policy, now)
+    return decide(findings, context, policy.require if policy is not None else "sampled", request_log_e(findings))
+
+
+def _replayed(
+    artifact: Artifact,
+    checked: offline.Offline,
+    replay: Replay | ReplayFailure | None,
+    policy: Policy | None,
+    now: datetime,
+) -> list[Finding]:
+    if replay is None:
+        return [Finding(test="S1", outcome="unknown", reason="not_replayed", detail="only the artifact was looked at")]
+    if isinstance(replay, ReplayFailure):
+        return [Finding(test="S1", outcome="unknown", reason=replay.reason, detail=replay.detail)]
+    if policy is None:
+        detail = "no policy says how far honest engines differ; run logproof calibrate"
+        return [Finding(test="S1", outcome="unknown", reason="profile_uncalibrated", detail=detail)]
+    obstacle = _obstacle(artifact, replay, policy, now)
+    if obstacle is not None:
+        return [obstacle]
+    return online.check(artifact, checked, replay.columns, replay.mode, policy)
+
+
+def _obstacle(artifact: Artifact, replay: Replay, policy: Policy, now: datetime) -> Finding | None:
+    """Why this policy does not speak about this artifact and replay."""
+    if policy.expired(now):
+        return Finding(test="policy", outcome="unknown", reason="stale", detail=f"it expired on {policy.expires_at}")
+    other = _other_model(artifact, policy)
+    if other is not None:
+        outcome: Literal["fail", "unknown"] = "fail" if policy.pin_model else "unknown"
+        return Finding(test="policy", outcome=outcome, reason="model_identity", detail=other)
+    spec = artifact.logprobs
+    pairs = (
+        ("method", policy.method, replay.method),
+        ("mode", policy.mode, spec.mode if spec is not None and spec.mode != "unknown" else policy.mode),
+        ("width", policy.k, spec.k if spec is not None else policy.k),
+    )
+    differs = [f"{name} {then}, here {here}" for name, then, here in pairs if then != here]
+    if differs:
+        detail = f"the policy was calibrated for {'; '.join(differs)}"
+        return Finding(test="policy", outcome="unknown", reason="profile_uncalibrated", detail=detail)
+    return None
+
+
+def _other_model(artifact: Artifact, policy: Policy) -> str | None:
+    model = artifact.claim.model
+    pairs = (
+        ("model id", model.id, policy.model_id),
+        ("weights digest", model.weights_digest, policy.weights_digest),
+        ("tokenizer digest", model.tokenizer_digest, policy.tokenizer_digest),
+    )
+    for name, claimed, known in pairs:
+        if claimed is not None and known is not None and claimed != known:
+            return f"{name} {claimed} is claimed, the policy is about {known}"
+    return None
+
+
+def request_log_e(findings: Sequence[Finding]) -> float:
+    """One request's log e-value: the mean over its tests, valid under any dependence between them; 0 without any."""
+    values = [f.log_e for f in findings if f.log_e is not None and math.isfinite(f.log_e)]
+    return evalue.average(values) if values else 0.0
+
+
+def _context(
+    artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Policy | None, now: datetime
+) -> Context:
+    done = replay if isinstance(replay, Replay) else None
+    held = list(policy.holdout.values()) if policy is not None else []
+    return Context(
+        time=now.astimezone(UTC).isoformat(timespec="seconds"),
+        artifact_digest=art.digest(artifact),
+        model=artifact.claim.model.id,
+        policy_digest=policy.digest if policy is not None else None,
+        endpoint=done.endpoint if done else None,
+        engine=done.engine if done else None,
+        version=done.version if done else None,
+        fingerprint=done.fingerprint if done else None,
+        artifact_fingerprint=artifact.provenance.fingerprint,
+        mode=artifact.logprobs.mode if artifact.logprobs is not None else None,
+        method=done.method if done else None,
+        method_reason=done.method_reason if done else None,
+        noise_floor=done.noise_floor if done else None,
+        false_positive_target=policy.level if policy is not None else None,
+        false_positive_measured=(sum(h.alarms for h in held), sum(h.sequences for h in held)) if held else None,
+    )

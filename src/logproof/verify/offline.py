@@ -1,0 +1,202 @@
+"""The tests that need no engine: S0a structure, S6 end, S4 self-replay, S0b lattice. Microseconds to milliseconds.
+
+They run before any replay, so a malformed artifact never reaches an engine.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from logproof.verify import artifact as art
+from logproof.verify import lattice, profiles, sampling, seedreplay, structure, termination
+from logproof.verify.artifact import Artifact
+from logproof.verify.columns import Columns
+from logproof.verify.profiles import Profile
+from logproof.verify.support import Sampler, bending, claimed
+from logproof.verify.verdict import Finding
+
+FLOAT_NOISE = 2e-6
+"""Rounding of float32 logprobs of one row against each other, nats."""
+
+
+class Offline(msgspec.Struct, frozen=True, eq=False):
+    """What the artifact alone gives. columns is None where it cannot be replayed. profile: the sampler profile used."""
+
+    findings: tuple[Finding, ...]
+    columns: Columns | None
+    sampler: Sampler | None
+    profile: Profile | None
+    bound: bool
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a replay makes sense: sound, with ids and logprobs."""
+        return self.columns is not None and not any(f.outcome == "fail" and f.test == "S0a" for f in self.findings)
+
+
+def check(artifact: Artifact, trusted_profile: str | None = None) -> Offline:
+    """Run the offline tests. trusted_profile: a sampler profile that a self-test on the engine has shown."""
+    sound = _structure(artifact)
+    bound = art.seed_is_bound(artifact.sampling.seed)
+    if sound.outcome == "fail":
+        return Offline((sound,), None, None, None, bound)
+    missing = _missing(artifact)
+    if missing is not None:
+        return Offline((sound, _end(artifact), missing), None, None, None, bound)
+    columns, spec = art.columns(artifact), artifact.logprobs
+    mode = "unknown" if spec is None else spec.mode
+    step = 0.0 if spec is None else spec.step
+    sampler = claimed(artifact.sampling, mode)
+    profile = _profile(artifact, trusted_profile)
+    findings = [sound, _end(artifact), _self_replay(artifact, columns, sampler, profile, step)]
+    findings += [_seed(artifact, bound), *_lattice(artifact, columns)]
+    known = None if isinstance(sampler, str) else sampler
+    return Offline(tuple(findings), columns, known, profile, bound)
+
+
+def _structure(artifact: Artifact) -> Finding:
+    blind = "anything wrong but consistent"
+    found = structure.faults(artifact)
+    if not found:
+        return Finding(test="S0a", outcome="pass", detail="the artifact obeys its own rules", blind=blind)
+    first = found[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    detail = f"{first.where} {first.detail}{more}"
+    return Finding(test="S0a", outcome="fail", reason=first.reason, detail=detail, n=len(found), blind=blind)
+
+
+def _missing(artifact: Artifact) -> Finding | None:
+    if artifact.tokens.completion_ids is None or artifact.tokens.prompt_ids is None:
+        detail = "only texts were recorded; retokenising them may give other tokens than were sampled"
+        return Finding(test="S0a", outcome="unknown", reason="no_token_ids", detail=detail)
+    if artifact.positions is None:
+        return Finding(test="S0a", outcome="unknown", reason="no_logprobs", detail="ids were recorded without logprobs")
+    return None
+
+
+def _end(artifact: Artifact) -> Finding:
+    found = termination.end_faults(artifact)
+    wrong = [f.detail for f in found if f.kind == "contradiction"]
+    open_ = [f.detail for f in found if f.kind == "unknown"]
+    if wrong:
+        return Finding(test="S6", outcome="fail", reason="termination", detail="; ".join(wrong))
+    if open_:
+        return Finding(test="S6", outcome="unknown", reason="end_unknown", detail="; ".join(open_))
+    return Finding(test="S6", outcome="pass", detail="the end fits the claim", blind="an early stop on a likely end")
+
+
+def _profile(artifact: Artifact, trusted: str | None) -> Profile | None:
+    """The named profile, else the one that engine and version imply; unproven ones count only if self-tested."""
+    name = artifact.claim.sampler_profile
+    engine = artifact.claim.engine
+    found = (
+        profiles.PROFILES.get(name)
+        if name is not None
+        else profiles.find(engine.name, engine.version, engine.runner, engine.device)
+    )
+    if found is None or found.noise is None:
+        return None
+    return found if found.proven or found.id == trusted else None
+
+
+def seed_obstacle(artifact: Artifact, sampler: Sampler | str, profile: Profile | None) -> str | None:
+    """Why the draw cannot be repeated, or None."""
+    if isinstance(sampler, str):
+        return sampler
+    bent = bending(artifact.sampling)
+    if bent and not sampler.greedy:
+        return f"{bent[0]} bends the distribution that is drawn from"
+    if artifact.choice.n != 1:
+        return f"it is one of {artifact.choice.n} choices, whose seeds the engine derives"
+    if artifact.claim.engine.spec_decode:
+        return "speculative decoding uses the noise differently"
+    if sampler.greedy:
+        return None
+    if artifact.sampling.seed is None:
+        return "no seed is recorded"
+    return None if profile is not None else "no sampler profile fits the claimed engine"
+
+
+def _self_replay(
+    artifact: Artifact, columns: Columns, sampler: Sampler | str, profile: Profile | None, step: float
+) -> Finding:
+    obstacle = seed_obstacle(artifact, sampler, profile)
+    if obstacle is not None or isinstance(sampler, str):
+        return Finding(test="S4", outcome="unknown", reason="sampler_unknown", detail=obstacle or "")
+    if sampler.greedy:
+        return _own_maximum(columns, step)
+    seed = artifact.sampling.seed
+    if seed is None or profile is None:
+        return Finding(test="S4", outcome="unknown", reason="sampler_unknown", detail="no seed or profile")
+    prompt = len(artifact.tokens.prompt_ids or ())
+    draw = seedreplay.redraw(
+        columns, sampler, profile, seed.value, prompt, step=step, vocab_size=artifact.claim.model.vocab_size
+    )
+    return _violations(draw, columns)
+
+
+def _violations(draw: seedreplay.Redraw, columns: Columns) -> Finding:
+    blind = "a wrong model that is consistent with itself; seeds chosen to fit"
+    judged = int(draw.known.sum())
+    if judged == 0:
+        return Finding(test="S4", outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded")
+    share = float((draw.mismatch & draw.known).sum()) / judged
+    at = seedreplay.first_violation(draw)
+    numbers = {"mismatch_share": share}
+    if at is None:
+        detail = f"{judged} recorded tokens are the draws from their own logprobs"
+        return Finding(test="S4", outcome="pass", detail=detail, n=judged, statistic=numbers, blind=blind)
+    what = "cannot be drawn" if draw.out[at] else f"loses to {draw.rivals[at]} by {draw.margin[at]:.4f}"
+    detail = f"token {at} ({columns.sampled_ids[at]}) {what}"
+    return Finding(
+        test="S4", outcome="fail", reason="self_replay", detail=detail, n=judged, statistic=numbers, blind=blind
+    )
+
+
+def _own_maximum(columns: Columns, step: float) -> Finding:
+    """Greedy: each sampled token is the best of its own row, up to the recorded rounding."""
+    gaps = sampling.greedy_gaps(columns)
+    judged = int((gaps == gaps).sum())
+    if judged == 0:
+        return Finding(test="S4", outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded")
+    bad = (gaps > 2.0 * step + FLOAT_NOISE).nonzero()[0]
+    if len(bad):
+        at = int(bad[0])
+        detail = f"greedy is claimed, but token {at} lies {gaps[at]:.4f} nat below its own row's best"
+        return Finding(test="S4", outcome="fail", reason="self_replay", detail=detail, n=judged)
+    return Finding(test="S4", outcome="pass", detail=f"{judged} tokens are the best of their own rows", n=judged)
+
+
+def _seed(artifact: Artifact, bound: bool) -> Finding:
+    seed = artifact.sampling.seed
+    if bound:
+        return Finding(test="seed", outcome="pass", detail="the executor did not choose the seed")
+    origin = "absent" if seed is None else seed.origin
+    return Finding(test="seed", outcome="unknown", reason="seed_unbound", detail=f"the seed's origin is {origin}")
+
+
+def _lattice(artifact: Artifact, columns: Columns) -> list[Finding]:
+    """S0b, a note: forged values may be put on the lattice, and some models have none."""
+    dtype, spec = artifact.claim.numerics.dtype, artifact.logprobs
+    step = lattice.STEPS.get(dtype or "")
+    if spec is None or columns.width < 2 or (step is None and dtype != "float32"):
+        return []
+    if spec.step >= lattice.TOLERANCE:
+        return []
+    t = artifact.sampling.temperature or 1.0
+    scale = t if spec.mode == "processed" else 1.0
+    share = lattice.lattice_share(columns, step or lattice.STEPS["bfloat16"], scale)
+    odd = share < 0.95 if step is not None else share > 0.5
+    grid = dtype if step is not None else "bfloat16"
+    detail = f"{share:.1%} of rows lie on the lattice of {grid}; {dtype} is claimed"
+    return [
+        Finding(
+            test="S0b",
+            outcome="note",
+            reason="lattice" if odd else None,
+            detail=detail,
+            n=len(columns),
+            statistic={"lattice_share": share},
+            blind="models that scale or cap logits, float32 heads, forged values",
+        )
+    ]

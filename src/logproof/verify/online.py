@@ -1,0 +1,219 @@
+"""The tests on a replay: alignment, S1 distribution, S2 seed, S2g greedy, S3 sampling. Pure; replay.py made the calls.
+
+One artifact may be rejected by three statistical tests; each gets a third of the policy's level. A test without
+calibration for this length is unknown, never passed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+
+from logproof.verify import conformal, distance, evalue, sampling, seedreplay
+from logproof.verify.align import misalignment
+from logproof.verify.artifact import Artifact
+from logproof.verify.columns import Columns
+from logproof.verify.offline import Offline, seed_obstacle
+from logproof.verify.policy import Policy
+from logproof.verify.verdict import Finding, Reason
+
+LEAST_ENTROPY = 5.0
+"""Summed entropy, nats, below which the sampling test says nothing."""
+S1_BLIND = "who wrote the text: a foreign text scored by the right model has distance 0"
+S2_BLIND = "seeds chosen to fit, speculative decoding"
+S3_BLIND = "weight changes that keep the distribution nearly the same"
+
+
+def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tuple[distance.Pairs, dict[str, float]]:
+    """Pairs and the distribution scores of a pair: tz, mae, max_abs, kl, slope, bias."""
+    pairs = distance.pair(artifact, verifier)
+    line = distance.shape(pairs, artifact.sampled_ids)
+    scores = {
+        "tz": distance.tz(pairs, sigma),
+        "mae": distance.mae_k(pairs),
+        "max_abs": distance.max_abs(pairs),
+        "kl": distance.kl_tail(pairs),
+        "slope": line.slope,
+        "bias": line.bias,
+    }
+    return pairs, scores
+
+
+def check(artifact: Artifact, offline: Offline, verifier: Columns, replay_mode: str, policy: Policy) -> list[Finding]:
+    """All findings of one replay. The replay's ids must be the artifact's: else one finding says so and nothing else
+    runs."""
+    if offline.columns is None or artifact.logprobs is None:
+        raise ValueError("an artifact without columns was replayed")
+    plain = offline.sampler is not None and offline.sampler.plain
+    wrong = misalignment(offline.columns, verifier, artifact.logprobs.mode, replay_mode, same_when_plain=plain)
+    if wrong is not None:
+        return [Finding(test="align", outcome="unknown", reason=wrong.reason, detail=wrong.detail)]
+    found = [*_distribution(artifact, offline.columns, verifier, policy)]
+    if offline.sampler is None:
+        detail = "the claimed sampling is not fully known, or cannot be repeated on these logprobs"
+        return [*found, Finding(test="S3", outcome="unknown", reason="sampler_unknown", detail=detail)]
+    if offline.sampler.greedy:
+        return [*found, _greedy(verifier, policy)]
+    return [*found, _seed(artifact, offline, verifier, policy), _sampling(artifact, offline, verifier, policy)]
+
+
+def _distribution(artifact: Artifact, own: Columns, verifier: Columns, policy: Policy) -> list[Finding]:
+    pairs, scores = measure(own, verifier, policy.sigma)
+    step = artifact.logprobs.step if artifact.logprobs is not None else 0.0
+    if policy.exact is not None:
+        return [_exact(pairs, scores, policy.exact + step, len(own))]
+    calibration = policy.calibration("tz", len(own))
+    finding = _conformal(calibration, scores, "tz", policy, len(own))
+    exact_share = float((pairs.residual[pairs.both] == 0.0).mean()) if pairs.both.any() else 0.0
+    if exact_share > 0.9:
+        detail = f"{exact_share:.0%} of the entries are equal to the last bit, more than this pair of engines gives"
+        return [finding, Finding(test="N1", outcome="note", reason="too_good", detail=detail, n=len(own))]
+    return [finding]
+
+
+def _exact(pairs: distance.Pairs, scores: dict[str, float], limit: float, n: int) -> Finding:
+    """Equality, for pairs of engines whose honest difference is at most `limit` nats."""
+    worst = scores["max_abs"]
+    kept = {k: v for k, v in scores.items() if math.isfinite(v)}
+    if math.isnan(worst):
+        return Finding(test="S1", outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
+    if worst <= limit:
+        detail = f"all entries agree within {limit:.1e} nat (largest {worst:.1e})"
+        return Finding(test="S1", outcome="pass", detail=detail, n=n, statistic=kept, blind=S1_BLIND)
+    over = (np.abs(np.where(pairs.used, pairs.residual, 0.0)) > limit).any(axis=1)
+    where = np.flatnonzero(over)
+    detail = (
+        f"{len(where)} of {n} positions differ by more than {limit:.1e} nat, first {where[0]}, by up to {worst:.4f}"
+    )
+    return Finding(test="S1", outcome="fail", reason="distribution", detail=detail, n=n, statistic=kept, blind=S1_BLIND)
+
+
+def _conformal(calibration: tuple[float, ...], scores: dict[str, float], name: str, policy: Policy, n: int) -> Finding:
+    """One-sided conformal test of one score at the policy's test level."""
+    kept = {k: v for k, v in scores.items() if math.isfinite(v)}
+    if name not in kept:
+        return Finding(test="S1", outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
+    if conformal.least_p(len(calibration)) > policy.test_level:
+        detail = (
+            f"{len(calibration)} honest scores of this length; {conformal.needed(policy.test_level)} are needed"
+            f" for a false-positive rate of {policy.level:g}"
+        )
+        return Finding(test="S1", outcome="unknown", reason="profile_uncalibrated", detail=detail, n=n, statistic=kept)
+    p = conformal.p_value(calibration, scores[name])
+    detail = f"{name} {scores[name]:.3f}, p = {p:.4f} against {len(calibration)} honest sequences"
+    finding = Finding(
+        test="S1", outcome="pass", detail=detail, n=n, p=p, log_e=evalue.from_p(p), statistic=kept, blind=S1_BLIND
+    )
+    return _failed_if(p <= policy.test_level, finding, "distribution")
+
+
+def _failed_if(failed: bool, finding: Finding, reason: Reason) -> Finding:
+    return msgspec.structs.replace(finding, outcome="fail", reason=reason) if failed else finding
+
+
+def _seed(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy) -> Finding:
+    """S2: the draw repeated on the verifier's logprobs, margins bet against honest ones."""
+    obstacle = seed_obstacle(artifact, offline.sampler or "the sampling is unknown", offline.profile)
+    seed = artifact.sampling.seed
+    if obstacle is not None or offline.profile is None or seed is None or offline.sampler is None:
+        return Finding(test="S2", outcome="unknown", reason="sampler_unknown", detail=obstacle or "no seed")
+    draw = seedreplay.redraw(
+        verifier,
+        offline.sampler,
+        offline.profile,
+        seed.value,
+        len(artifact.tokens.prompt_ids or ()),
+        step=policy.exact or 0.0,
+        vocab_size=artifact.claim.model.vocab_size,
+    )
+    return seed_finding(draw, policy)
+
+
+def seed_finding(draw: seedreplay.Redraw, policy: Policy) -> Finding:
+    """The finding of a redraw: exact pairs allow no mismatch, others as many as honest margins explain."""
+    judged = int(draw.known.sum())
+    if judged == 0:
+        return Finding(test="S2", outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
+    missed = int((draw.mismatch & draw.known).sum())
+    numbers = {"mismatch_share": missed / judged, "capped_margin": draw.capped(), "out": float(draw.out.sum())}
+    detail = f"{missed} of {judged} tokens are not the draws of the claimed seed"
+    finding = Finding(test="S2", outcome="pass", detail=detail, n=judged, statistic=numbers, blind=S2_BLIND)
+    if policy.exact is not None:
+        return _failed_if(missed > 0, finding, "seed")
+    if len(policy.rates.margins) != seedreplay.BINS or sum(policy.rates.margins) == 0:
+        detail = "no honest margins were measured"
+        return msgspec.structs.replace(finding, outcome="unknown", reason="profile_uncalibrated", detail=detail)
+    log_e = evalue.bins_log_e(seedreplay.margin_bins(draw), evalue.null_shares(policy.rates.margins))
+    best = float(log_e.max())
+    finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=min(1.0, math.exp(-max(0.0, best))))
+    return _failed_if(best >= -math.log(policy.test_level), finding, "seed")
+
+
+def _greedy(verifier: Columns, policy: Policy) -> Finding:
+    """S2g: sampled tokens against the verifier's best, ties as sets."""
+    gaps = sampling.greedy_gaps(verifier)
+    known = ~np.isnan(gaps)
+    if not known.any():
+        return Finding(test="S2g", outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
+    rates = policy.rates
+    step = policy.exact if policy.exact is not None else rates.greedy_step
+    beyond = gaps[known] > step
+    worst = {"worst_gap": float(gaps[known].max()), "beyond": float(beyond.sum())}
+    detail = f"{int(beyond.sum())} of {len(beyond)} tokens lie more than {step:.2g} nat below the best"
+    finding = Finding(
+        test="S2g", outcome="pass", detail=detail, n=len(beyond), statistic=worst, blind="foreign text in flat regions"
+    )
+    if policy.exact is not None:
+        return _failed_if(bool(beyond.any()), finding, "sampling")
+    if rates.greedy_tokens == 0:
+        detail = "no honest greedy tokens were measured"
+        return msgspec.structs.replace(finding, outcome="unknown", reason="profile_uncalibrated", detail=detail)
+    p0 = conformal.upper_rate(rates.greedy_beyond, rates.greedy_tokens)
+    return _bet(finding, evalue.mismatch_log_e(beyond, min(p0, 0.99)), policy)
+
+
+def _bet(finding: Finding, log_e: np.ndarray[tuple[int, ...], np.dtype[np.float64]], policy: Policy) -> Finding:
+    """A running log e-value turned into a finding: failed once it ever reached the test's level."""
+    best = float(log_e.max())
+    finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=min(1.0, math.exp(-max(0.0, best))))
+    return _failed_if(best >= -math.log(policy.test_level), finding, "sampling")
+
+
+def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy) -> Finding:
+    """S3: surprise, out-of-support share and tempered alternatives; the level is shared by the three."""
+    if offline.sampler is None:
+        raise ValueError("no sampler")
+    drawn = sampling.outcomes(verifier, offline.sampler, artifact.claim.model.vocab_size)
+    told = sampling.surprise(drawn)
+    numbers = {"z": told.z, "entropy": told.entropy, "out": float(told.out), "open": float(told.open)}
+    numbers = {k: v for k, v in numbers.items() if math.isfinite(v)}
+    detail = f"surprise z {told.z:.2f} over {told.tokens} tokens, {told.out} outside the support"
+    finding = Finding(test="S3", outcome="pass", detail=detail, n=told.tokens, statistic=numbers, blind=S3_BLIND)
+    failed = _sampling_failed(drawn, told, policy, len(verifier))
+    if failed is not None:
+        return msgspec.structs.replace(finding, outcome="fail", reason="sampling", p=failed)
+    if told.open > 0.1 * len(verifier):
+        detail = f"at {told.open} of {len(verifier)} positions the record does not fix the claimed distribution"
+        return msgspec.structs.replace(finding, outcome="unknown", reason="sampler_unknown", detail=detail)
+    if told.entropy < LEAST_ENTROPY:
+        detail = f"the summed entropy is {told.entropy:.1f} nats, {LEAST_ENTROPY:g} are needed"
+        return msgspec.structs.replace(finding, outcome="unknown", reason="low_entropy", detail=detail)
+    return finding
+
+
+def _sampling_failed(drawn: sampling.Outcomes, told: sampling.Surprise, policy: Policy, length: int) -> float | None:
+    """The p-value that rejects, or None. Without calibration of z its nominal null stands in."""
+    level = policy.test_level / 3.0
+    calibration = policy.calibration("surprise", length)
+    nominal = conformal.least_p(len(calibration)) > level / 2.0
+    p_values = []
+    if told.entropy >= LEAST_ENTROPY and math.isfinite(told.z):
+        p_values.append(told.p if nominal else conformal.two_sided_p(calibration, told.z))
+    p0 = 0.0 if policy.exact is not None else conformal.upper_rate(policy.rates.out, policy.rates.tokens)
+    if p0 < 1.0:
+        p_values.append(math.exp(-max(0.0, float(evalue.mismatch_log_e(drawn.out, p0).max(initial=0.0)))))
+    p_values.append(math.exp(-max(0.0, float(sampling.tempered_log_e(drawn).max(initial=0.0)))))
+    least = min(p_values)
+    return least if least <= level else None

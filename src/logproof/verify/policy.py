@@ -1,0 +1,197 @@
+"""The policy file: honest noise of one engine pair as measured, and the thresholds that follow from it.
+
+`calibrate` writes one; `judge` reads it. It holds the calibration scores themselves, so any p-value can be recomputed,
+the false-positive rate measured on held-out honest pairs, and the day after which it must not be used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from logproof.errors import UsageError
+from logproof.verify import conformal
+from logproof.verify.artifact import Mode, Record
+from logproof.verify.distance import Sigma
+
+POLICY_SCHEMA = "logproof-policy/1"
+MAX_BYTES = 256 * 1024 * 1024
+TESTS = 3
+"""Statistical tests that may reject one artifact (distribution, seed, sampling); each gets level / TESTS."""
+
+Level = Literal["distribution", "sampled", "replayed"]
+
+
+class Engine(Record, frozen=True, kw_only=True):
+    """One side of the pair. concurrency: requests in flight when measured, 0 where mixed or unknown."""
+
+    name: str | None = None
+    version: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    concurrency: int = 0
+
+
+class Holdout(Record, frozen=True, kw_only=True):
+    """Honest sequences that calibration did not use, and how many the finished policy rejected."""
+
+    sequences: int
+    alarms: int
+
+    def interval(self) -> tuple[float, float]:
+        """95 % Clopper-Pearson interval of the false-positive rate."""
+        return conformal.clopper_pearson(self.alarms, self.sequences)
+
+
+class NoiseFloor(Record, frozen=True, kw_only=True):
+    """The same replay repeated on the trusted engine, first cold. All in nats; None where it was not measured.
+
+    repeat: largest difference between sequential repeats, the cold one included. batch: the same under concurrency.
+    spread: distinct results among the repeats.
+    """
+
+    repeat: float | None = None
+    batch: float | None = None
+    spread: int | None = None
+
+
+class Rates(Record, frozen=True, kw_only=True):
+    """Honest token counts. margins: by bin of seedreplay.margin_bins. out: outside the support, of `tokens`.
+
+    greedy_step: one rounding step of the logits, nats; greedy_beyond: honest greedy tokens of `greedy_tokens` that lie
+    further below the best than that.
+    """
+
+    margins: tuple[int, ...] = ()
+    out: int = 0
+    tokens: int = 0
+    greedy_step: float = 0.125
+    greedy_beyond: int = 0
+    greedy_tokens: int = 0
+
+
+class SelfTest(Record, frozen=True, kw_only=True):
+    """S4 on the trusted engine's own records: shows that the sampler profile is the engine's."""
+
+    profile: str
+    tokens: int
+    violations: int
+
+    @property
+    def passed(self) -> bool:
+        """No violation in at least 1,000 tokens."""
+        return self.tokens >= 1000 and self.violations == 0
+
+
+class Policy(Record, frozen=True, kw_only=True):
+    """level: target false-positive rate of a verdict. require: least level that counts as valid.
+
+    scores: bucket index -> statistic -> honest scores. exact: largest honest difference in nats where the pair is exact
+    (then S1 is equality up to it), None where it is not. pin_model: unequal model digests are invalid, not
+    inconclusive.
+    Times are RFC 3339 in UTC.
+    """
+
+    schema: Literal["logproof-policy/1"]
+    name: str
+    created_at: str
+    expires_at: str
+    model_id: str
+    weights_digest: str | None = None
+    tokenizer_digest: str | None = None
+    executor: Engine = Engine()
+    verifier: Engine = Engine()
+    method: Literal["prefill", "decode"]
+    mode: Mode
+    k: int
+    level: float = 0.01
+    require: Level = "sampled"
+    sigma: Sigma
+    scores: dict[str, dict[str, tuple[float, ...]]]
+    rates: Rates = Rates()
+    floor: NoiseFloor = NoiseFloor()
+    holdout: dict[str, Holdout] = msgspec.field(default_factory=dict)
+    selftest: SelfTest | None = None
+    exact: float | None = None
+    pin_model: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 hex over the policy as sorted JSON."""
+        plain = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(plain.encode()).hexdigest()
+
+    @property
+    def test_level(self) -> float:
+        """Level of one statistical test."""
+        return self.level / TESTS
+
+    def expired(self, now: datetime) -> bool:
+        """Whether `now` is past the policy's last day."""
+        return now > parse_time(self.expires_at)
+
+    def calibration(self, statistic: str, length: int) -> tuple[float, ...]:
+        """Honest scores of this statistic for sequences of this length; empty where there are none."""
+        return self.scores.get(str(conformal.bucket(length)), {}).get(statistic, ())
+
+
+def parse_time(text: str) -> datetime:
+    """An RFC 3339 time with its zone. Raises UsageError for anything else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no RFC 3339 time") from None
+    if moment.tzinfo is None:
+        raise UsageError(f"{text!r} has no time zone")
+    return moment.astimezone(UTC)
+
+
+def faults(policy: Policy) -> list[str]:
+    """What makes the policy unusable, in words; empty where it is sound."""
+    found = []
+    if not 0.0 < policy.level < 0.5:
+        found.append(f"level {policy.level} is not between 0 and 0.5")
+    if policy.k < 1:
+        found.append(f"k is {policy.k}")
+    if len(policy.sigma.edges) + 1 != len(policy.sigma.scales) or min(policy.sigma.scales, default=0.0) <= 0.0:
+        found.append("sigma needs one scale more than edges, all above 0")
+    if list(policy.sigma.edges) != sorted(policy.sigma.edges):
+        found.append("sigma edges do not rise")
+    for name, table in policy.scores.items():
+        found += [f"scores {name}.{k} hold a number that is not finite" for k, v in table.items() if not _finite(v)]
+    if any(h.alarms > h.sequences or h.alarms < 0 for h in policy.holdout.values()):
+        found.append("a holdout has more alarms than sequences")
+    if policy.exact is not None and not 0.0 <= policy.exact <= 0.01:
+        found.append(f"exact is {policy.exact} nats: a pair that far apart is not exact")
+    if parse_time(policy.expires_at) <= parse_time(policy.created_at):
+        found.append("it expires before it was made")
+    return found
+
+
+def _finite(values: tuple[float, ...]) -> bool:
+    return bool(np.isfinite(np.asarray(values, np.float64)).all())
+
+
+def load(data: bytes) -> Policy:
+    """A checked policy from JSON. Raises UsageError with every fault at once."""
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"policy of {len(data)} bytes; the limit is {MAX_BYTES}")
+    try:
+        policy = msgspec.json.decode(data, type=Policy)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"policy is malformed: {error}") from None
+    found = faults(policy)
+    if found:
+        raise UsageError(f"policy cannot be used: {'; '.join(found)}", hint="calibrate again")
+    return policy
+
+
+def dump(policy: Policy) -> bytes:
+    """The policy as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(policy), indent=1)

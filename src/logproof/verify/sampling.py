@@ -1,0 +1,150 @@
+"""S2g, S3: are these tokens plausible draws, without knowing the seed?
+
+All read a record of logprobs (usually the verifier's) and the sampled ids. They see other temperatures, other cuts,
+other
+writers with clearly other taste; they are blind to weight changes that keep the distribution nearly the same (int8,
+fp8),
+and weak for low-entropy texts. Numeric noise makes the nominal null slightly wrong over thousands of tokens: calibrate.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from scipy import special
+
+from logproof.verify.columns import Columns, Floats, Mask
+from logproof.verify.support import Sampler, Support, support
+
+
+def greedy_gaps(columns: Columns) -> Floats:
+    """S2g: best listed logprob less the sampled token's, nats, float64 [n]; 0 for the best; NaN where unreported.
+
+    Under a greedy claim an honest token lies within rounding of the best (one bfloat16 step, 1/8 .. 1/32 nat): ties are
+    a set, not an order. Long flat regions hide a foreign writer.
+    """
+    best = np.where(columns.present, columns.logprobs, -np.inf).max(axis=1, initial=-np.inf)
+    best = np.fmax(best, columns.sampled_logprobs)
+    return np.asarray(best - columns.sampled_logprobs, np.float64)
+
+
+class Surprise(msgspec.Struct, frozen=True):
+    """S3a. z: summed surprise less entropy over its standard deviation, near N(0, 1) when drawn as claimed.
+
+    entropy: summed entropy, nats. tokens: positions judged. out: positions outside the support, not in z.
+    open: positions whose distribution the record does not fix to 1 %, not in z.
+    """
+
+    z: float
+    entropy: float
+    tokens: int
+    out: int
+    open: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided p-value of the nominal normal null, 0..1; NaN where z is."""
+        return float(special.erfc(abs(self.z) / np.sqrt(2.0)))
+
+
+class Outcomes(msgspec.Struct, frozen=True, eq=False):
+    """Coarse-grained draws: each row's entries, then one outcome for everything else.
+
+    log_q: float64 [n, m + 1], -inf where cut. drawn: int64 [n], the outcome that happened. usable: bool [n].
+    out: bool [n], drawn outside the support.
+    """
+
+    log_q: Floats
+    drawn: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    usable: Mask
+    out: Mask
+
+
+OPEN_MASS = 0.01
+"""Positions whose normaliser is known no better than this share are left out."""
+
+
+def outcomes(columns: Columns, sampler: Sampler, vocab_size: int | None = None) -> Outcomes:
+    """The claimed distribution on the listed tokens and "any other". Raises ValueError for a greedy sampler."""
+    kept = support(columns, sampler, vocab_size=vocab_size)
+    width = columns.width
+    log_z, gap = _log_z(columns, sampler, kept)
+    listed = np.where(kept.cut[:, :width], -np.inf, kept.scores[:, :width] - log_z[:, None])
+    rest = np.maximum(0.0, 1.0 - np.exp(listed).sum(axis=1))
+    closed = kept.cut[:, :width].any(axis=1) & ~kept.cut[:, width]
+    with np.errstate(divide="ignore"):
+        other = np.where(closed & (rest < OPEN_MASS), -np.inf, np.log(np.where(rest < 1e-7, 0.0, rest)))
+    same = columns.ids == columns.sampled_ids[:, None]
+    drawn = np.where(same.any(axis=1), same.argmax(axis=1) if width else 0, width)
+    log_q = np.column_stack((listed, other))
+    rows = np.arange(len(columns))
+    known = ~np.isnan(columns.sampled_logprobs)
+    out = known & (kept.sampled_cut() | np.isneginf(log_q[rows, drawn]))
+    return Outcomes(log_q, drawn, known & (gap <= OPEN_MASS) & ~out, out)
+
+
+def _log_z(columns: Columns, sampler: Sampler, kept: Support) -> tuple[Floats, Floats]:
+    """Log normaliser and its open share. At temperature 1 without cuts it is 0, exactly."""
+    if sampler.plain:
+        return np.zeros(len(columns)), np.zeros(len(columns))
+    return kept.log_z_high, np.where(np.isfinite(kept.log_z_low), kept.log_z_high - kept.log_z_low, np.inf)
+
+
+def surprise(drawn: Outcomes) -> Surprise:
+    """S3a over usable positions. z is NaN where the summed variance is 0 (nothing was uncertain)."""
+    log_q = drawn.log_q[drawn.usable]
+    at = np.arange(len(log_q))
+    p = np.exp(log_q)
+    cost = np.where(p > 0.0, -np.where(np.isneginf(log_q), 0.0, log_q), 0.0)
+    entropy = (p * cost).sum(axis=1)
+    variance = (p * cost * cost).sum(axis=1) - entropy**2
+    own = cost[at, drawn.drawn[drawn.usable]]
+    spread = float(np.sqrt(max(0.0, variance.sum())))
+    z = float((own - entropy).sum() / spread) if spread > 0.0 else float("nan")
+    unknown = len(drawn.usable) - len(log_q) - int(drawn.out.sum())
+    return Surprise(z, float(entropy.sum()), len(log_q), int(drawn.out.sum()), unknown)
+
+
+TEMPERS = (0.3, 0.5, 0.7, 0.85, 0.95, 1.05, 1.15, 1.3, 1.5, 2.0)
+"""Temperatures of the alternatives, as multiples of the claimed one."""
+
+
+def tempered_log_e(drawn: Outcomes) -> Floats:
+    """S3b: log of the running e-process against "drawn as claimed", float64 [m] over usable positions.
+
+    The mean over TEMPERS of the product of q_c(x) / q(x), q_c the claimed distribution at c times its temperature.
+    A martingale of mean 1 if the tokens were drawn as claimed, so it exceeds 1/a at any time with chance at most a.
+    bfloat16 noise inflates it slightly.
+    """
+    log_q = drawn.log_q[drawn.usable]
+    if len(log_q) == 0:
+        return np.zeros(0)
+    at, x = np.arange(len(log_q)), drawn.drawn[drawn.usable]
+    runs = []
+    for c in TEMPERS:
+        tempered = np.where(np.isneginf(log_q), -np.inf, log_q / c)
+        tempered = tempered - special.logsumexp(tempered, axis=1, keepdims=True)
+        runs.append(np.cumsum(tempered[at, x] - log_q[at, x]))
+    return np.asarray(special.logsumexp(np.array(runs), axis=0) - np.log(len(TEMPERS)), np.float64)
+
+
+def likelihood_ratio_log_e(claimed: Floats, alternative: Floats) -> Floats:
+    """S3c: running log of prod a(x) / q(x) for a named other model; both float64 [n] logprobs of the sampled tokens.
+
+    An e-process under the claim. Needs the other model. Raises ValueError on unequal lengths or unknown values.
+    """
+    if claimed.shape != alternative.shape or np.isnan(claimed).any() or np.isnan(alternative).any():
+        raise ValueError("both models must give every sampled token a logprob")
+    return np.asarray(np.cumsum(alternative - claimed), np.float64)
+
+
+def pit(drawn: Outcomes, seed: int) -> Floats:
+    """S3d: randomised probability integral transform of usable positions, float64 in 0..1, uniform when honest.
+
+    u = q(before x) + U q(x) with outcomes in row order. U comes from PCG64(seed): record the seed beside the result.
+    """
+    p = np.exp(drawn.log_q[drawn.usable])
+    at, x = np.arange(len(p)), drawn.drawn[drawn.usable]
+    before = np.concatenate((np.zeros((len(p), 1)), np.cumsum(p, axis=1)), axis=1)[at, x]
+    uniform = np.random.Generator(np.random.PCG64(seed)).random(len(p))
+    return np.asarray(before + uniform * p[at, x], np.float64)

@@ -1,0 +1,99 @@
+"""S2 and S4: draw again with the claimed seed, and see whether the recorded token wins.
+
+An engine that samples by Gumbel-max takes the best of logit / T + noise(seed, step, token). The noise is a pure
+function (profiles.py), so a record of logprobs and a seed fix the token, up to rounding near ties.
+* S2 uses the verifier's logprobs: honest engines of equal weights miss at the rate of their rounding noise.
+* S4 uses the artifact's own logprobs, needs no model, and is exact: one violation is a contradiction in the record.
+Both are one-sided: only listed tokens that the sampler surely keeps are rivals, so a short list cannot accuse.
+Cannot see: seeds that the executor chose to fit (grinding), greedy sampling (no noise), profiles that are wrong for
+the engine, speculative decoding. S4 cannot see a self-consistent wrong model.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from logproof.verify.columns import NO_ID, Columns, Floats, Mask
+from logproof.verify.profiles import Profile, gumbel
+from logproof.verify.support import Sampler, Support, support
+
+
+class Redraw(msgspec.Struct, frozen=True, eq=False):
+    """The draw repeated at n positions.
+
+    margin: by how much the best surely kept rival beats the sampled token in logit / T + noise, float64 [n], at least
+    0, NaN where the sampled token's logprob is unknown. out: bool [n], the sampled token is surely outside the support.
+    rivals: int64 [n], id of the best rival, NO_ID where there is none. tolerance: margins up to it are rounding.
+    """
+
+    margin: Floats
+    out: Mask
+    rivals: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    tolerance: float
+
+    @property
+    def known(self) -> Mask:
+        """bool [n]: positions that were judged."""
+        return np.logical_not(np.isnan(self.margin))
+
+    @property
+    def mismatch(self) -> Mask:
+        """bool [n]: another token wins beyond tolerance, or the sampled one cannot be drawn at all."""
+        return np.logical_or(np.nan_to_num(self.margin) > self.tolerance, self.out)
+
+    def capped(self, cap: float = 1.0) -> float:
+        """Mean margin, each at most `cap` (out of support counts `cap`); 0..cap; NaN without judged positions."""
+        if not self.known.any():
+            return float("nan")
+        return float(np.where(self.out, cap, np.minimum(self.margin, cap))[self.known].mean())
+
+
+def redraw(
+    columns: Columns,
+    sampler: Sampler,
+    chosen: Profile,
+    seed: int,
+    prompt_tokens: int,
+    *,
+    step: float = 0.0,
+    vocab_size: int | None = None,
+) -> Redraw:
+    """Repeat the draw on these logprobs. step: largest rounding error of a recorded logprob, nats.
+
+    Raises UsageError for a profile without a replay, ValueError for a greedy sampler.
+    """
+    kept = support(columns, sampler, slack=step + 1e-6, vocab_size=vocab_size)
+    noise = gumbel(chosen, seed, kept.ids, prompt_tokens)
+    return _margins(kept, noise, chosen.tolerance / sampler.temperature + 2.0 * step / sampler.temperature)
+
+
+def _margins(kept: Support, noise: Floats, tolerance: float) -> Redraw:
+    rows = np.arange(len(kept.x))
+    noised = kept.scores + noise
+    own = np.where(kept.x >= 0, noised[rows, kept.x], np.nan)
+    rivals = kept.kept.copy()
+    rivals[rows, kept.x] &= kept.x < 0
+    scores = np.where(rivals, noised, -np.inf)
+    best = scores.argmax(axis=1)
+    lead = scores[rows, best]
+    margin = np.where(np.isnan(own), np.nan, np.maximum(0.0, lead - own))
+    return Redraw(margin, kept.sampled_cut(), np.where(np.isfinite(lead), kept.ids[rows, best], NO_ID), tolerance)
+
+
+MARGIN_EDGES = (0.0, 0.03, 0.06, 0.1, 0.15, 0.25, 0.5, 1.0)
+"""Upper edges of margin bins 0 .. 7; bin 8 is a larger margin, bin 9 out of support."""
+BINS = len(MARGIN_EDGES) + 2
+
+
+def margin_bins(draw: Redraw) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Bin of each judged position, int64: 0 is no margin beyond tolerance, the last out of support."""
+    margin = np.where(draw.margin <= draw.tolerance, 0.0, draw.margin)
+    bins = np.searchsorted(MARGIN_EDGES, margin, side="left")
+    return np.asarray(np.where(draw.out, BINS - 1, bins)[draw.known], np.int64)
+
+
+def first_violation(draw: Redraw) -> int | None:
+    """S4: the first position whose recorded token the record itself contradicts, or None."""
+    where = np.flatnonzero(draw.mismatch & draw.known)
+    return int(where[0]) if len(where) else None

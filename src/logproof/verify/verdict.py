@@ -1,0 +1,222 @@
+"""The verdict: valid, invalid or inconclusive, with reasons in words, and first of all what was not shown.
+
+A verdict is made of findings, one a test. Rules:
+* one failed test makes it invalid; an exception never becomes a finding;
+* it is valid only where the findings reach the level that the policy requires; nothing passes by default;
+* everything else is inconclusive, with each missing thing named.
+Levels: `distribution` (the recorded logprobs are the claimed model's; says nothing about who wrote the text), `sampled`
+(the tokens are plausible draws), `replayed` (the tokens are the draws, under a seed that the executor did not choose,
+or the greedy choice).
+Exit codes: 0 valid, 1 invalid, 2 inconclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from logproof.verify.artifact import Record
+
+Status = Literal["valid", "invalid", "inconclusive"]
+Outcome = Literal["pass", "fail", "unknown", "note"]
+LEVELS = ("none", "distribution", "sampled", "replayed")
+
+Reason = Literal[
+    "malformed",
+    "hash_mismatch",
+    "token_out_of_range",
+    "inconsistent_usage",
+    "self_replay",
+    "distribution",
+    "seed",
+    "sampling",
+    "termination",
+    "no_token_ids",
+    "no_logprobs",
+    "mode_unknown",
+    "modes_differ",
+    "sampler_unknown",
+    "low_entropy",
+    "too_few_tokens",
+    "seed_unbound",
+    "profile_uncalibrated",
+    "engine_error",
+    "engine_cannot_replay",
+    "replay_not_enforced",
+    "model_identity",
+    "stale",
+    "not_replayed",
+    "end_unknown",
+    "too_good",
+    "lattice",
+]
+
+WORDS: dict[str, str] = {
+    "malformed": "the artifact breaks its own rules",
+    "hash_mismatch": "the seal does not fit the content",
+    "token_out_of_range": "a token id is outside the model's vocabulary",
+    "inconsistent_usage": "the reported counts are not the recorded ones",
+    "self_replay": "the recorded logprobs and seed do not give the recorded tokens",
+    "distribution": "the recorded logprobs are not the claimed model's",
+    "seed": "the claimed model and seed do not give the recorded tokens",
+    "sampling": "the tokens are not plausible draws under the claimed sampling",
+    "termination": "the completion cannot have ended as claimed",
+    "no_token_ids": "the artifact holds no token ids",
+    "no_logprobs": "the artifact holds no logprobs",
+    "mode_unknown": "it is not known whether the logprobs are raw or processed",
+    "modes_differ": "artifact and replay report different kinds of logprobs",
+    "sampler_unknown": "the draw cannot be repeated from what is recorded",
+    "low_entropy": "the text was too certain to tell one sampler from another",
+    "too_few_tokens": "there are too few tokens to tell",
+    "seed_unbound": "the executor may have chosen the seed",
+    "profile_uncalibrated": "no honest noise was measured for this case",
+    "engine_error": "the trusted engine failed",
+    "engine_cannot_replay": "the trusted engine refused a sound artifact",
+    "replay_not_enforced": "the trusted engine did not emit the recorded tokens",
+    "model_identity": "artifact and policy are about different models",
+    "stale": "the policy has expired or the endpoint changed",
+    "not_replayed": "no replay was made",
+    "end_unknown": "how the completion ended is not known",
+    "too_good": "artifact and replay agree to the last bit",
+    "lattice": "the rounding of the logprobs does not fit the claim",
+}
+
+NOT_SHOWN = {
+    "none": "Not shown: that the claimed model saw or wrote this text.",
+    "distribution": "Not shown: who wrote the text; a cheaper model may have, with the claimed one scoring it.",
+    "sampled": "Not shown: that these tokens are the draws of the claimed seed; close imitations pass.",
+    "replayed": "Not shown: on what hardware it ran, who else saw the data, or anything about other requests.",
+}
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """One test. test: S0a .. S6. reason: set unless it passed. n: positions used. blind: what it cannot see.
+
+    p: p-value. log_e: log e-value. statistic: what was measured, by name, nats unless the name says otherwise.
+    """
+
+    test: str
+    outcome: Outcome
+    detail: str
+    reason: Reason | None = None
+    n: int = 0
+    p: float | None = None
+    log_e: float | None = None
+    statistic: dict[str, float] = msgspec.field(default_factory=dict)
+    blind: str = ""
+
+
+class Context(Record, frozen=True, kw_only=True):
+    """Under what the verdict was reached. A change of any of these makes it stale."""
+
+    time: str
+    artifact_digest: str
+    model: str
+    policy_digest: str | None = None
+    endpoint: str | None = None
+    engine: str | None = None
+    version: str | None = None
+    fingerprint: str | None = None
+    artifact_fingerprint: str | None = None
+    mode: str | None = None
+    method: str | None = None
+    method_reason: str | None = None
+    noise_floor: float | None = None
+    false_positive_target: float | None = None
+    false_positive_measured: tuple[int, int] | None = None
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """status, the level reached, the first line, all findings, and the accumulated log e-value of the request."""
+
+    status: Status
+    level: str
+    headline: str
+    reasons: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    context: Context
+    log_e: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """0 valid, 1 invalid, 2 inconclusive."""
+        return {"valid": 0, "invalid": 1, "inconclusive": 2}[self.status]
+
+
+def decide(findings: Sequence[Finding], context: Context, require: str = "sampled", log_e: float = 0.0) -> Verdict:
+    """The verdict that these findings make. require: least level that counts as valid."""
+    failed = [f for f in findings if f.outcome == "fail"]
+    unknown = [f for f in findings if f.outcome == "unknown"]
+    level = "none" if failed else reached(findings)
+    enough = LEVELS.index(level) >= LEVELS.index(require)
+    status: Status = "invalid" if failed else "valid" if enough and level != "none" else "inconclusive"
+    speaking = failed or ([] if status == "valid" else unknown)
+    reasons = tuple(f"{WORDS[f.reason or 'not_replayed']}: {f.detail}" for f in speaking)
+    if status == "inconclusive" and not reasons:
+        reasons = (f"reached level {level}, {require} is required",)
+    return Verdict(
+        status=status,
+        level=level,
+        headline=_headline(status, level, failed),
+        reasons=reasons,
+        findings=tuple(findings),
+        context=context,
+        log_e=log_e,
+    )
+
+
+def _headline(status: Status, level: str, failed: Sequence[Finding]) -> str:
+    if status == "invalid":
+        return f"Shown: {WORDS[failed[0].reason or 'malformed']}."
+    return NOT_SHOWN[level]
+
+
+GROUPS = (
+    ("distribution", (("S0a",), ("S6",), ("S1",))),
+    ("sampled", (("S3", "S2g"),)),
+    ("replayed", (("S2", "S2g"), ("S4",), ("seed", "S2g"))),
+)
+"""For each level the tests it adds: of every inner group at least one must have passed."""
+
+
+def reached(findings: Sequence[Finding]) -> str:
+    """The highest level whose tests, and those of all levels below it, passed."""
+    passed = {f.test for f in findings if f.outcome == "pass"}
+    level = "none"
+    for name, groups in GROUPS:
+        if not all(any(t in passed for t in group) for group in groups):
+            break
+        level = name
+    return level
+
+
+def stale(verdict: Verdict, now: Context) -> list[str]:
+    """Which facts differ from those the verdict rests on; a verdict with any is out of date. Unknown facts are
+    skipped."""
+    names = ("model", "policy_digest", "endpoint", "engine", "version", "fingerprint", "artifact_fingerprint", "mode")
+    found = []
+    for name in names:
+        then, current = getattr(verdict.context, name), getattr(now, name)
+        if then is not None and current is not None and then != current:
+            found.append(f"{name} was {then}, is {current}")
+    return found
+
+
+def table(verdicts: Sequence[Verdict]) -> list[tuple[str, str, str, str]]:
+    """(artifact digest, status, level, first reason or headline) a row."""
+    return [
+        (v.context.artifact_digest[:12], v.status, v.level, v.reasons[0] if v.reasons else v.headline) for v in verdicts
+    ]
+
+
+def exit_code(verdicts: Sequence[Verdict]) -> int:
+    """Of several: 1 if any is invalid, else 2 if any is inconclusive or there is none, else 0."""
+    codes = {v.exit_code for v in verdicts}
+    return 1 if 1 in codes else 0 if codes == {0} else 2
+
+
+def encode(verdict: Verdict) -> bytes:
+    """The verdict as one line of JSON."""
+    return msgspec.json.encode(verdict)
