@@ -8,12 +8,13 @@ top-k list, in which a missing label fails the sample. A tie goes to the label t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from logproof.errors import BadReply, MissingChannel
-from logproof.ir.response import Choice, TopK
+from logproof.ir.response import Choice
 
-Label = int | str
+K = TypeVar("K", int, str)
 
 
 def from_labels(choice: Choice, label_ids: Sequence[int]) -> list[float]:
@@ -40,16 +41,13 @@ def from_top(choice: Choice, names: Sequence[str], label_ids: Sequence[int] | No
     if tokens is None or tokens.top is None or len(tokens) == 0:
         raise MissingChannel("a top-k list was asked and is absent")
     _refuse_masked(tokens.meaning)
-    found = _entries(tokens.top, label_ids)
-    keys: Sequence[Label] = label_ids if tokens.top.ids is not None and label_ids is not None else names
-    missing = [name.strip() for name, key in zip(names, keys, strict=True) if key not in found]
-    if missing:
-        width = tokens.top.span(0).stop - tokens.top.span(0).start
-        raise MissingChannel(
-            f"options {', '.join(missing)} are not in the top {width}",
-            hint="use a dialect with label scores, or a wider --top-k",
-        )
-    return _checked([found[key] for key in keys])
+    top = tokens.top
+    if top.ids is not None and label_ids is not None:
+        return _pick(top.by_id(0), label_ids, names)
+    try:
+        return _pick(top.by_text(0), names, names)
+    except ValueError as error:
+        raise BadReply(f"labels cannot be read by text: {error}") from None
 
 
 def label_mass(logprobs: Sequence[float]) -> float:
@@ -57,13 +55,14 @@ def label_mass(logprobs: Sequence[float]) -> float:
     return math.fsum(math.exp(value) for value in logprobs)
 
 
-def _entries(top: TopK, label_ids: Sequence[int] | None) -> dict[Label, float]:
-    if top.ids is not None and label_ids is not None:
-        return {**top.by_id(0)}
-    try:
-        return {**top.by_text(0)}
-    except ValueError as error:
-        raise BadReply(f"labels cannot be read by text: {error}") from None
+def _pick(found: Mapping[K, float], keys: Sequence[K], names: Sequence[str]) -> list[float]:
+    missing = [name.strip() for name, key in zip(names, keys, strict=True) if key not in found]
+    if missing:
+        raise MissingChannel(
+            f"options {', '.join(missing)} are not in the top {len(found)}",
+            hint="use a dialect with label scores, or a wider --top-k",
+        )
+    return _checked([found[key] for key in keys])
 
 
 def _refuse_masked(meaning: str) -> None:

@@ -1,8 +1,9 @@
 """Datasets: typed rows out of JSONL files, shipped or given, or from the hub by an optional extra.
 
 A source is None for the rows shipped in the package, a directory of `NAME.SPLIT.jsonl` files, one JSONL file
-(it then stands for every split, and a row is never its own few-shot row), or `hub:REPO[:CONFIG]`. `scan` reads a split once, checks every row and keeps
-counts and digests only; `Dataset.docs` reads it again row by row, so memory does not grow with the rows.
+(it then stands for every split, and a row is never its own few-shot row), or `hub:REPO[:CONFIG]`. `scan` reads
+a split once, checks every row and keeps counts and digests only; `Dataset.docs` reads it again row by row, so
+memory does not grow with the rows.
 Every fault of a row is a DatasetError that names file and line.
 """
 

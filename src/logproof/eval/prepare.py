@@ -1,0 +1,183 @@
+"""Before a run: tasks, data, few-shot rows, ways and label ids, checked and made ready for one connection.
+
+Everything that can be refused is refused here, before the first request: unknown tasks, bad rows, a dialect
+that cannot give what a task needs, labels that are not one token each, a completion longer than the context.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from string import ascii_uppercase
+
+import msgspec
+
+import logproof
+from logproof.errors import DatasetError, PlanRefused
+from logproof.eval import fewshot
+from logproof.eval.datasets import Dataset, Doc, count_limit, open_dataset, pool
+from logproof.eval.rows import Row
+from logproof.eval.task import AnyTask, GenItem, Item, Settings
+from logproof.eval.tasks import get_task
+from logproof.eval.ways import Plan, choose, max_tokens
+from logproof.models.connect import Connection, fitting
+from logproof.models.dialects import get_dialect
+from logproof.models.tokenizer import Tokenizer
+from logproof.records.digest import digest, sample_key
+from logproof.records.record import Provenance
+
+LABEL_CONTEXT = "Answer:"
+"""The end of every label prompt: behind it, label ids are found."""
+
+
+class Job(msgspec.Struct, frozen=True, eq=False):
+    """One task made ready. count: its rows under the limit. shots: few-shot rows of each item."""
+
+    task: AnyTask
+    plan: Plan
+    data: Dataset[Row]
+    pool: list[Doc[Row]]
+    shots: int
+    count: int
+    identity: str
+
+    @property
+    def samples(self) -> int:
+        """Samples of the whole job, repeats included."""
+        return self.count * self.repeats
+
+    @property
+    def repeats(self) -> int:
+        """Samples a row: only generation differs from draw to draw."""
+        return self.plan.settings.repeats if self.task.kind == "gen" else 1
+
+    def docs(self) -> Iterator[Doc[Row]]:
+        """The rows to run, in dataset order."""
+        return self.data.docs(self.plan.settings.limit)
+
+    def drawn(self, doc: Doc[Row]) -> list[Doc[Row]]:
+        """The few-shot rows of a row."""
+        able = [d for d in self.pool if self.task.eligible(doc.row, d.row)]
+        return fewshot.draw(doc, able, self.shots, self.plan.settings.seed)
+
+    def item(self, doc: Doc[Row]) -> Item:
+        """The item of a row. Raises DatasetError for a row that makes none."""
+        try:
+            item: Item = self.task.build(doc.row, [d.row for d in self.drawn(doc)])
+        except ValueError as error:
+            raise DatasetError(f"{doc.where}: {error}") from None
+        return item
+
+    def key(self, doc: Doc[Row], repeat: int) -> str:
+        """Identity of one sample in the store."""
+        return sample_key(self.identity, doc.key, repeat)
+
+
+async def prepare(names: Sequence[str], settings: Settings, source: str | None, connection: Connection) -> list[Job]:
+    """Jobs of the named tasks, in that order, each once.
+
+    Raises UsageError kinds: unknown task, DatasetError, PlanRefused.
+    """
+    tasks = [get_task(name) for name in dict.fromkeys(names)]
+    return [await _job(task, settings, source, connection) for task in tasks]
+
+
+async def _job(task: AnyTask, settings: Settings, source: str | None, connection: Connection) -> Job:
+    facts, tokenizer = connection.facts, connection.tokenizer
+    way = choose(
+        task.kind,
+        settings,
+        connection.client.dialect,
+        facts,
+        tokenizer=tokenizer is not None,
+        others=lambda: [get_dialect(name) for name in fitting(facts)],
+    )
+    data = open_dataset(source, task.dataset, task.split, task.row_type)
+    shots = task.shots if settings.shots is None else settings.shots
+    shared = pool(open_dataset(source, task.dataset, task.shot_split, task.row_type)) if shots else []
+    labels = await label_ids(tokenizer) if task.kind == "clp" and tokenizer is not None else {}
+    plan = Plan(connection.model, way, settings, labels)
+    job = Job(
+        task=task,
+        plan=plan,
+        data=data,
+        pool=shared,
+        shots=shots,
+        count=data.count if settings.limit is None else count_limit(settings.limit, data.count),
+        identity=digest(_identity(task, plan, shots, connection)),
+    )
+    _check_context(job, connection)
+    return job
+
+
+def _identity(task: AnyTask, plan: Plan, shots: int, connection: Connection) -> dict[str, object]:
+    """What makes two samples of one row the same: the limit and the row's place do not."""
+    settings = msgspec.structs.replace(plan.settings, limit=None, repeats=1)
+    return {
+        **task.identity(),
+        "shots": shots,
+        "settings": settings,
+        "way": plan.way,
+        "model": plan.model,
+        "dialect": connection.client.dialect.id,
+    }
+
+
+def _check_context(job: Job, connection: Connection) -> None:
+    """A first row that is broken, or a completion that no prompt can stand before, is told before the run."""
+    first = job.item(next(job.docs()))
+    room = connection.facts.max_model_len
+    if isinstance(first, GenItem) and room is not None and max_tokens(first, job.plan.settings) >= room:
+        raise PlanRefused(
+            f"{job.task.name}: {max_tokens(first, job.plan.settings)} tokens of completion fill the whole context of "
+            f"{room}",
+            hint="ask for fewer with --max-tokens",
+        )
+
+
+async def label_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """{label text: token id} of ` A` to ` Z`, as the tokenizer writes them behind `Answer:`; most tasks use four.
+
+    A label that is not one token of its own there is left out. Raises PlanRefused where ` A` to ` D` are not.
+    """
+    alone = await tokenizer.encode(LABEL_CONTEXT)
+    found = {}
+    for letter in ascii_uppercase:
+        ids = await tokenizer.encode(f"{LABEL_CONTEXT} {letter}")
+        if ids[: len(alone)] == alone and len(ids) == len(alone) + 1:
+            found[f" {letter}"] = ids[-1]
+        elif letter in "ABCD":
+            raise PlanRefused(
+                f"the label ' {letter}' is not one token behind {LABEL_CONTEXT!r} in this model's tokenizer",
+                hint="score the options instead (a ppl task)",
+            )
+    return found
+
+
+def provenance(jobs: Sequence[Job], connection: Connection, scheduling: dict[str, object]) -> Provenance:
+    """Where the numbers of these jobs come from."""
+    facts = connection.facts
+    fingerprint = (facts.fingerprint,) if facts.fingerprint else ()
+    few_shot = {j.task.name: digest([d.digest for d in j.pool] if j.shots else []) for j in jobs}
+    return Provenance(
+        config={
+            "settings": {j.task.name: j.plan.settings for j in jobs},
+            "ways": {j.task.name: j.plan.way for j in jobs},
+            "shots": {j.task.name: j.shots for j in jobs},
+            "dialect": connection.client.dialect.id,
+            "dropped_leaves": sorted(connection.client.drop),
+        },
+        model={"name": connection.model, "root": facts.model_root},
+        tasks={j.task.name: j.identity for j in jobs},
+        datasets={j.task.name: j.data.digest for j in jobs},
+        few_shot=few_shot,
+        scheduling=scheduling,
+        endpoints=(connection.endpoint.display,),
+        fingerprints=fingerprint,
+        versions={
+            "logproof": logproof.__version__,
+            "python": platform.python_version(),
+            "engine": f"{facts.engine or 'unknown'} {facts.version or ''}".strip(),
+        },
+        facts=msgspec.structs.replace(facts, fields={}, routes=(), sources={}),
+    )
