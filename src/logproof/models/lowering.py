@@ -56,8 +56,11 @@ class Ledger:
         self._sent: list[tuple[str, object]] = []
 
     def send(self, leaf: str, pointer: str, value: object = None) -> None:
-        """Put a leaf's value (or `value`, its form on this wire) into the body at a JSON pointer."""
-        if leaf not in self.active:
+        """Put a leaf's value (or `value`, its form on this wire) into the body at a JSON pointer.
+
+        A leaf that was refused or dropped before stays out of the body.
+        """
+        if leaf not in self.active or self.stopped(leaf):
             return
         self._put(pointer, self.active[leaf] if value is None else value)
         self._decide(Decision(leaf, "sent", pointer=pointer))
@@ -78,6 +81,11 @@ class Ledger:
             return
         kind: Kind = "dropped" if leaf in self._drop else "refused"
         self._decide(Decision(leaf, kind, reason=reason, instead=instead))
+
+    def stopped(self, leaf: str) -> bool:
+        """Whether a leaf was refused, or dropped in place of it."""
+        decision = self._decisions.get(leaf)
+        return decision is not None and decision.kind in ("refused", "dropped")
 
     def refuse_all(self, leaves: Mapping[str, str]) -> None:
         """Refuse each of {leaf: reason}."""
