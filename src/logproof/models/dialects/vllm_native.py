@@ -7,19 +7,17 @@ vLLM 0.32: raw logprobs, but masked and renormalised ones under a grammar; promp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
-
-from logproof.errors import BadReply, MissingChannel
+from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Labels, Meaning, Response, Tokens, TopK
-from logproof.models import columns, completions, structured
-from logproof.models.completions import Entry, WireChoice
+from logproof.ir.response import Labels, Meaning, Response, Tokens
+from logproof.models import completions, structured
+from logproof.models.completions import WireChoice
 from logproof.models.dialect import Dialect
 from logproof.models.lowering import Ledger
+from logproof.models.prompt_channel import lift_prompt
 
 ROUTE = "/v1/completions"
 
@@ -114,7 +112,10 @@ class VLLMNative(Dialect):
         reply = completions.read(body)
         prompt = None
         if request.scoring.prompt is not None and reply.choices:
-            prompt = lift_prompt(reply.choices[0], request.scoring.prompt, request.input.text)
+            first = reply.choices[0]
+            prompt = lift_prompt(
+                first.prompt_logprobs, first.prompt_token_ids, request.scoring.prompt, request.input.text, "/choices/0"
+            )
         choices = [
             completions.lift_choice(request, wire, wire.text, *_lift_sampled(request, wire)) for wire in reply.choices
         ]
@@ -197,63 +198,6 @@ def _lower_replay(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.refuse("replay.token_ids", "a replay has one choice")
     ledger.send("replay.token_ids", "/enforced_token_ids", list(replay.token_ids or ()))
     ledger.send("replay.logprobs_mode", "/logprobs_mode", f"{replay.logprobs_mode}_logprobs")
-
-
-def lift_prompt(wire: WireChoice, width: int, text: str | None) -> Tokens:
-    """The prompt channel of one choice.
-
-    Raises MissingChannel where `prompt_logprobs` or `prompt_token_ids` is absent, BadReply where they differ
-    in length, a position lacks its own token, or holds another count than width or width + 1.
-    """
-    path = f"/choices/{wire.index}/prompt_logprobs"
-    entries, raw_ids = wire.prompt_logprobs, wire.prompt_token_ids
-    if entries is None:
-        raise MissingChannel("prompt logprobs were asked and are absent", path=path)
-    if raw_ids is None:
-        raise MissingChannel("prompt_token_ids are absent: nothing names the scored tokens", path=path)
-    columns.same_length(path, len(raw_ids), len(entries), "prompt token ids")
-    ids = columns.ids(raw_ids, f"/choices/{wire.index}/prompt_token_ids")
-    own = _own_entries(entries, raw_ids, path)
-    texts = [e.decoded_token for e in own]
-    return Tokens(
-        logprobs=columns.logprobs([None, *(e.logprob for e in own)], path, unscored=1),
-        meaning="raw",
-        ids=ids,
-        ranks=np.array([0, *(e.rank or 0 for e in own)], dtype=np.int64),
-        texts=(completions.first_text(text, texts), *texts),
-        top=_prompt_top(entries, raw_ids, own, width, path) if width else None,
-    )
-
-
-def _own_entries(entries: Sequence[dict[int, Entry] | None], raw_ids: Sequence[int], path: str) -> list[Entry]:
-    """The scored token's entry at each position after the first."""
-    if not entries or entries[0] is not None:
-        raise BadReply("the first prompt token has nothing before it, yet it is scored", path=f"{path}/0")
-    own = []
-    for i, (position, token) in enumerate(zip(entries[1:], raw_ids[1:], strict=True), start=1):
-        entry = position.get(token) if position else None
-        if entry is None:
-            raise BadReply(f"the prompt's token {token} is not among the entries", path=f"{path}/{i}")
-        own.append(entry)
-    return own
-
-
-def _prompt_top(
-    entries: Sequence[dict[int, Entry] | None], raw_ids: Sequence[int], own: Sequence[Entry], width: int, path: str
-) -> TopK:
-    scored = [None, *((token, e.logprob) for token, e in zip(raw_ids[1:], own, strict=True))]
-    return columns.top_k((_flat(position or {}) for position in entries), width, scored, path)
-
-
-def _flat(position: dict[int, Entry]) -> tuple[list[int], list[float], list[int], list[str] | None]:
-    texts = [e.decoded_token for e in position.values()]
-    whole = [t for t in texts if t is not None]
-    return (
-        list(position),
-        [e.logprob for e in position.values()],
-        [e.rank or 0 for e in position.values()],
-        whole if len(whole) == len(texts) else None,
-    )
 
 
 def _lift_sampled(request: Request, wire: WireChoice) -> tuple[Tokens | None, Labels | None]:
