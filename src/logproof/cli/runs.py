@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from logproof.cli.printing import out, print_json, remark
@@ -70,7 +71,7 @@ def runs(
         return
     grid = Grid("run", "state", "begun", "samples", "failed", "tasks", box=None, pad_edge=False)
     for info in found:
-        grid.add_row(info.path, info.state, *_columns(info))
+        grid.add_row(escape(info.path), info.state, *map(escape, _columns(info)))
     out.print(grid)
 
 
@@ -139,7 +140,8 @@ def _show_run(view: RunView) -> None:
     _pairs(_head(view, summary))
     grid = Grid("task", "ok", "failed", "planned", box=None, pad_edge=False)
     for count in summary.tasks:
-        grid.add_row(count.task, str(count.ok), str(count.failed), "" if count.planned is None else str(count.planned))
+        planned = "" if count.planned is None else str(count.planned)
+        grid.add_row(escape(count.task), str(count.ok), str(count.failed), planned)
     out.print(grid)
     for key, reason in list(view.failures.items())[:MAX_FAILURES]:
         out.print(f"failed {key[:12]}: {reason}", markup=False)

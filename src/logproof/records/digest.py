@@ -1,6 +1,6 @@
 """Content digests: one canonical JSON text a value, and its sha256.
 
-Canonical JSON: keys sorted, no white space, ASCII only, floats by their shortest repr, NaN and infinity
+Canonical JSON: keys as strings and sorted, no white space, floats in their shortest form, NaN and infinity
 refused (JSON has neither, and a writer that turns them into null makes different values equal). Structs are
 taken as msgspec writes them, tuples and sets as lists, bytes as base64, numpy arrays as nested lists. Two
 values have one digest exactly when their canonical texts are equal: 1 and 1.0 differ, (1,) and [1] do not.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
+from math import isfinite
 
 import msgspec
 import numpy as np
@@ -21,14 +23,15 @@ def canonical(value: object) -> str:
     """The canonical JSON text of a msgspec-able value. Raises StoreError for NaN, infinity and unknown types."""
     try:
         plain = msgspec.to_builtins(value, order="deterministic", enc_hook=_numpy)
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        _check_all((plain,))
+        return _encode(plain)
     except (ValueError, TypeError, NotImplementedError, RecursionError) as error:
         raise StoreError(f"a value has no canonical JSON form: {error}") from None
 
 
 def digest(value: object) -> str:
     """sha256 of the canonical text, 64 hex digits. Raises StoreError like `canonical`."""
-    return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def call_key(request: object, model: object, dialect: str, repeat: int = 0) -> str:
@@ -39,6 +42,28 @@ def call_key(request: object, model: object, dialect: str, repeat: int = 0) -> s
 def sample_key(task: object, row_digest: str, repeat: int = 0) -> str:
     """Identity of one sample: the task's identity, its row's content and the repeat; never a position or row id."""
     return digest({"task": task, "row": row_digest, "repeat": repeat})
+
+
+def _encode(plain: object) -> str:
+    try:
+        return msgspec.json.encode(plain, order="deterministic").decode()
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold but a JSON escape can
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    except TypeError:  # numbers as keys, which are written as their text; mixed with strings they were refused before
+        return _encode(msgspec.to_builtins(plain, str_keys=True))
+
+
+def _check_all(values: Collection[object]) -> None:
+    """Raises ValueError for a NaN or an infinity; a list of plain numbers costs one pass in C."""
+    types = set(map(type, values))
+    if float in types and not all(isfinite(value) for value in values if isinstance(value, float)):
+        raise ValueError("it holds NaN or infinity")
+    if dict in types or list in types:
+        for value in values:
+            if isinstance(value, dict):
+                _check_all(value.values())
+            elif isinstance(value, list):
+                _check_all(value)
 
 
 def _numpy(value: object) -> object:

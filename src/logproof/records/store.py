@@ -18,6 +18,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
+
 from logproof.errors import StoreError
 from logproof.records.database import FILE, LOCK, connect_writer, database_error, is_empty
 from logproof.records.digest import canonical
@@ -26,7 +28,7 @@ from logproof.records.lock import WriteLock
 from logproof.records.reader import StoreReader
 from logproof.records.record import CallRecord, Provenance, SampleRecord, Scorer, ScoreRecord, Session
 from logproof.records.resume import check_resume, names
-from logproof.records.schema import APPLICATION_ID, DDL, FORMAT, Encoder
+from logproof.records.schema import APPLICATION_ID, DDL, FORMAT, Encoder, parse
 from logproof.records.writer import Writer, WriterStats
 
 
@@ -55,7 +57,7 @@ class RunStore(StoreReader):
         make_directory(path)
         lock, encoder = WriteLock(path / LOCK), Encoder(secrets)
         try:
-            _begin(path, encoder.mask(canonical(provenance)))
+            _begin(path, encoder.mask(canonical(provenance)), max_bytes)
             store = cls(path, lock, encoder, max_bytes)
         except BaseException:
             lock.release()
@@ -77,8 +79,9 @@ class RunStore(StoreReader):
         Raises ResumeRefused (another config, model, task or dataset; an unknown fingerprint that
         `accept_fingerprints` does not name), StoreLocked, StoreError.
         """
+        given = msgspec.convert(parse(Encoder(secrets).mask(canonical(provenance))), Provenance)
         with StoreReader(path) as stored:
-            check_resume(stored.provenance, provenance, stored.known_fingerprints(), accept_fingerprints)
+            check_resume(stored.provenance, given, stored.known_fingerprints(), accept_fingerprints)
         return cls.amend(path, secrets=secrets, max_bytes=max_bytes)._open_session(provenance)
 
     @classmethod
@@ -159,11 +162,11 @@ class RunStore(StoreReader):
         return self
 
 
-def _begin(path: Path, provenance: str) -> None:
+def _begin(path: Path, provenance: str, max_bytes: int | None) -> None:
     """Make the tables and store the provenance, all or nothing."""
     file = path / FILE
     try:
-        connection = connect_writer(file)
+        connection = connect_writer(file, max_bytes)
         try:
             if not is_empty(connection):
                 raise StoreError(f"{path} holds a run already", hint="resume it, or choose another directory")
