@@ -1,0 +1,15 @@
+"""Local engines: start a real vLLM or SGLang, list, read and stop it, and prepare the small model.
+
+from logproof.launch import EngineSpec, running_engine
+
+with running_engine(EngineSpec(dtype="float32")) as engine:
+    ...  # engine.url, engine.served_name
+"""
+
+from __future__ import annotations
+
+from logproof.launch.health import StartFailed
+from logproof.launch.spec import Engine, EngineSpec
+from logproof.launch.start import listed, running_engine, start_engine, stop_engine
+
+__all__ = ["Engine", "EngineSpec", "StartFailed", "listed", "running_engine", "start_engine", "stop_engine"]
