@@ -1,0 +1,22 @@
+"""Order of the whole suite: quick tests, then those on vLLM, then those on SGLang, so that engines start once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+LIVE = Path(__file__).parent / "live"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if LIVE in item.path.parents:
+            item.add_marker(pytest.mark.live)
+    items.sort(key=_phase)
+
+
+def _phase(item: pytest.Item) -> int:
+    if item.get_closest_marker("live") is None:
+        return 0
+    return 2 if "sglang_url" in getattr(item, "fixturenames", ()) else 1
