@@ -20,7 +20,7 @@ def join(pieces: Sequence[str | None], whole: str) -> tuple[str, ...] | None:
     if len(known) != len(pieces):
         return None
     found = _join(known, whole)
-    if found is None and known and PARTIAL not in known[0]:
+    if found is None and known and PARTIAL not in known[0] and not whole.startswith(known[0]):
         rest = _join(known[1:], whole)
         found = (known[0], *rest) if rest is not None else None
     return found
@@ -75,7 +75,7 @@ def _gaps(texts: Sequence[str | None], whole: str) -> list[tuple[int, int]] | No
         if not whole.startswith(text, start):
             return None
         at = start + len(text)
-    if opened is not None and opened < len(whole):
+    if opened is not None:
         gaps.append((opened, len(whole)))
-        at = len(whole)
+        return gaps if opened < len(whole) else None
     return gaps if at == len(whole) else None
