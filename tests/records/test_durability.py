@@ -11,22 +11,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from records.making import CALLS, call, key_of, plain, provenance, sample
 
 from logproof.errors import StoreError, StoreLocked
 from logproof.records import writer
 from logproof.records.database import FILE
 from logproof.records.reader import StoreReader
 from logproof.records.store import RunStore
+from records.making import CALLS, call, key_of, plain, provenance, sample
 
-WRITING = Path(__file__).with_name("writing.py")
+TESTS = Path(__file__).parents[1]
 SAMPLES = 150
 KILLS = 4
 
 
 def start(path: Path, *more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, str(WRITING), str(path), *map(str, more)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "records.writing", str(path), *map(str, more)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=TESTS)
 
 
 def finish(path: Path, *more: object) -> tuple[int, str]:

@@ -89,3 +89,8 @@ def test_a_directory_below_a_file_is_refused(tmp_path: Path) -> None:
         make_directory(tmp_path / "file" / "run")
     make_directory(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_directory_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such file or directory"):
+        write_atomic(tmp_path / "absent" / "file", b"x")

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from records.making import key_of, provenance, sample
 
 from logproof.errors import ResumeRefused
 from logproof.records.resume import MAX_LINES, differences
 from logproof.records.store import RunStore
+from records.making import key_of, provenance, sample
 
 
 @pytest.fixture
@@ -20,10 +20,22 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"config": {"limit": 60, "temperature": 0.0, "tasks": {"arc": {"shots": 5}}}}, "config.limit: stored 50, given 60"),
-        ({"config": {"limit": 50, "temperature": 0.7, "tasks": {"arc": {"shots": 5}}}}, "temperature: stored 0.0, given"),
-        ({"config": {"limit": 50, "temperature": 0.0, "tasks": {"arc": {}}}}, "tasks.arc.shots: stored 5, given absent"),
-        ({"config": {"limit": 50, "temperature": 0.0, "tasks": 1}}, 'config.tasks: stored {"arc":{"shots":5}}, given 1'),
+        (
+            {"config": {"limit": 60, "temperature": 0.0, "tasks": {"arc": {"shots": 5}}}},
+            "limit: stored 50, given 60",
+        ),
+        (
+            {"config": {"limit": 50, "temperature": 0.7, "tasks": {"arc": {"shots": 5}}}},
+            "stored 0.0, given 0.7",
+        ),
+        (
+            {"config": {"limit": 50, "temperature": 0.0, "tasks": {"arc": {}}}},
+            "arc.shots: stored 5, given absent",
+        ),
+        (
+            {"config": {"limit": 50, "temperature": 0.0, "tasks": 1}},
+            'tasks: stored {"arc":{"shots":5}}, given 1',
+        ),
         ({"model": {"name": "other", "root": "models/smollm2"}}, 'model.name: stored "smollm2", given "other"'),
         ({"tasks": {"arc": "t2"}}, 'tasks.arc: stored "t1", given "t2"'),
         ({"tasks": {"arc": "t1", "mmlu": "t"}}, 'tasks.mmlu: stored absent, given "t"'),

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from records.making import call, key_of, plain, provenance, sample
 
 from logproof.errors import StoreError, StoreLocked
 from logproof.records import database, writer
@@ -15,6 +14,7 @@ from logproof.records.database import FILE
 from logproof.records.lock import WriteLock
 from logproof.records.record import Scorer, ScoreRecord
 from logproof.records.store import RunStore, open_run
+from records.making import call, key_of, plain, provenance, sample
 
 
 def test_records_come_back_as_they_were_put(tmp_path: Path) -> None:
@@ -304,3 +304,30 @@ def test_damaged_content_never_becomes_a_record(tmp_path: Path) -> None:
             list(reader.calls())
         with pytest.raises(StoreError, match="holds no run"):
             reader.summary()
+
+
+def test_a_store_that_cannot_be_opened_for_writing_frees_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(path: Path, max_bytes: int | None = None) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("odd")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("logproof.records.store.connect_writer", broken)
+        with pytest.raises(StoreError, match="odd"):
+            RunStore.create(tmp_path, provenance())
+    RunStore.create(tmp_path, provenance()).close()
+    with monkeypatch.context() as patch:
+        patch.setattr("logproof.records.store.connect_writer", broken)
+        with pytest.raises(StoreError, match="odd"):
+            RunStore.amend(tmp_path)
+    RunStore.amend(tmp_path).close()
+
+
+def test_a_directory_that_cannot_be_made_durable_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("logproof.records.store.sync_directory", broken)
+    with pytest.raises(StoreError, match="Input/output error"):
+        RunStore.create(tmp_path, provenance())

@@ -1,4 +1,4 @@
-"""A process that writes a run until it is killed or done: python writing.py DIRECTORY SAMPLES [MAX_FILE_BYTES].
+"""A process that writes a run until it is killed or done: python -m records.writing DIRECTORY SAMPLES [MAX_FILE_BYTES].
 
 Prints the number of durable samples after each flush; resumes what is there.
 """
@@ -9,12 +9,9 @@ import resource
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1])]
-
-from records.making import CALLS, call, key_of, provenance, sample
-
 from logproof.errors import StoreError
 from logproof.records.store import open_run
+from records.making import CALLS, call, key_of, provenance, sample
 
 
 def main(path: Path, samples: int, limit: int | None) -> int:

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.markup import escape
+from rich.table import Column
 from rich.table import Table as Grid
 
 from logproof.cli.printing import out, print_json, remark
@@ -21,6 +22,7 @@ from logproof.records.reader import StoreReader
 from logproof.records.record import CallRecord, Provenance, SampleRecord, Session, Summary
 
 MAX_FAILURES = 20
+HEADINGS = ("run", "state", "begun", "samples", "failed", "tasks")
 
 
 class TableName(StrEnum):
@@ -69,9 +71,10 @@ def runs(
     if not found:
         remark(f"no runs in {directory}")
         return
-    grid = Grid("run", "state", "begun", "samples", "failed", "tasks", box=None, pad_edge=False)
+    grid = Grid(*(Column(name, overflow="fold") for name in HEADINGS), box=None, pad_edge=False)
     for info in found:
-        grid.add_row(escape(info.path), info.state, *map(escape, _columns(info)))
+        path = str(Path(info.path).relative_to(directory))
+        grid.add_row(escape(path), info.state, *map(escape, _columns(info)))
     out.print(grid)
 
 

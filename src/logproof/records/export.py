@@ -1,7 +1,7 @@
 """A run's records as JSONL or Parquet, streamed: memory holds one batch, whatever the size of the run.
 
 JSONL: one record a line. Wide channels are left out unless asked for; then a column is a list, NaN (a position
-that the engine does not score) is null, and infinities are the strings "Infinity" and "-Infinity".
+that the engine does not score) is null, and infinities are the strings "inf" and "-inf".
 Parquet (needs the extra `parquet`): JSON fields are JSON text; wide channels are a list of structs (name, dtype,
 shape, and the values under ints, floats or texts), with NaN and infinities as they are.
 """
@@ -34,7 +34,7 @@ BATCH_VALUES = 2_000_000
 """A Parquet row group ends at so many records, or so many values of their wide channels."""
 
 _TYPES = {"index": "int64", "repeat": "int64", "attempts": "int64", "seconds": "float64", "time": "float64"}
-_INFINITIES = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
+_INFINITIES = {float("inf"): "inf", float("-inf"): "-inf"}
 
 
 def records(
