@@ -7,13 +7,13 @@ that cannot give what a task needs, labels that are not one token each, a comple
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
 
 import msgspec
 
 import logproof
-from logproof.errors import DatasetError, PlanRefused
+from logproof.errors import DatasetError, PlanRefused, UsageError
 from logproof.eval import fewshot
 from logproof.eval.datasets import Dataset, Doc, count_limit, open_dataset, pool
 from logproof.eval.rows import Row
@@ -73,13 +73,21 @@ class Job(msgspec.Struct, frozen=True, eq=False):
         return sample_key(self.identity, doc.key, repeat)
 
 
-async def prepare(names: Sequence[str], settings: Settings, source: str | None, connection: Connection) -> list[Job]:
-    """Jobs of the named tasks, in that order, each once.
+Entry = tuple[str, Settings]
+"""A task's name, and the settings it is to run with."""
 
-    Raises UsageError kinds: unknown task, DatasetError, PlanRefused.
+
+async def prepare(entries: Sequence[Entry], source: str | None, connection: Connection) -> list[Job]:
+    """Jobs of the named tasks, in that order. source: see datasets.py.
+
+    Raises UsageError kinds: a task that is unknown or named twice, DatasetError, PlanRefused.
     """
-    tasks = [get_task(name) for name in dict.fromkeys(names)]
-    return [await _job(task, settings, source, connection) for task in tasks]
+    names = [name for name, _ in entries]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None or not names:
+        raise UsageError(f"task {twice!r} is named twice" if twice else "no task is named", hint="name each task once")
+    tasks = [(get_task(name), settings) for name, settings in entries]
+    return [await _job(task, settings, source, connection) for task, settings in tasks]
 
 
 async def _job(task: AnyTask, settings: Settings, source: str | None, connection: Connection) -> Job:
@@ -154,7 +162,7 @@ async def label_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return found
 
 
-def provenance(jobs: Sequence[Job], connection: Connection, scheduling: dict[str, object]) -> Provenance:
+def provenance(jobs: Sequence[Job], connection: Connection, scheduling: Mapping[str, object]) -> Provenance:
     """Where the numbers of these jobs come from."""
     facts = connection.facts
     fingerprint = (facts.fingerprint,) if facts.fingerprint else ()

@@ -42,7 +42,10 @@ class Choices(msgspec.Struct, frozen=True):
 
 
 class ArcRow(Row, frozen=True):
-    """ARC: answerKey names one of choices.label."""
+    """ARC: answerKey names one of choices.label.
+
+    Some published rows label their choices 1 to n and still give a letter as the key; it then counts from A.
+    """
 
     id: str
     question: str
@@ -57,12 +60,18 @@ class ArcRow(Row, frozen=True):
         labels = self.choices.label
         _require(len(labels) == len(self.choices.text), f"{len(labels)} labels for {len(self.choices.text)} choices")
         _require(len(set(labels)) == len(labels), "choices.label holds a label twice")
-        _require(self.answerKey in labels, f"answerKey {self.answerKey!r} is none of the labels {labels}")
+        _require(self._key in labels, f"answerKey {self.answerKey!r} is none of the labels {labels}")
 
     @property
     def gold(self) -> int:
         """0-based index of the right choice."""
-        return self.choices.label.index(self.answerKey)
+        return self.choices.label.index(self._key)
+
+    @property
+    def _key(self) -> str:
+        labels, position = self.choices.label, "ABCDEFGHI".find(self.answerKey)
+        numbered = labels == [str(i) for i in range(1, len(labels) + 1)]
+        return str(position + 1) if numbered and len(self.answerKey) == 1 and position >= 0 else self.answerKey
 
 
 class HellaswagRow(Row, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from logproof.errors import BadReply
 from logproof.eval import clp, gen, ppl, span
+from logproof.eval.span import Span
 from logproof.eval.task import ClpItem, GenItem, Item, PplItem
 from logproof.eval.ways import Plan, neutral_prompts, prompts
 from logproof.ir.response import Choice, Response, Tokens
@@ -32,10 +33,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Contexts(msgspec.Struct, frozen=True):
-    """Ids of an item's contexts alone, each None where no tokenizer is known."""
+    """What is known of where options begin: ids of the contexts alone, where a tokenizer is known, or spans
+    that an earlier scoring of the same replies found."""
 
     context: tuple[int, ...] | None = None
     neutral: tuple[int, ...] | None = None
+    span: Span | None = None
+    neutral_span: Span | None = None
 
 
 def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
@@ -51,8 +55,8 @@ def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outco
 
 def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:
     found = _prompt_tokens(replies, "option", len(item.options))
-    place = _place(item.context, prompts(item), found, contexts.context)
-    uncond = _neutral(item, replies, contexts)
+    place = contexts.span or _place(item.context, prompts(item), found, contexts.context)
+    uncond, neutral_place = _neutral(item, replies, contexts)
     options = [
         ppl.option_score(text, tokens, place.start, neutral)
         for text, tokens, neutral in zip(item.options, found, uncond, strict=True)
@@ -65,11 +69,12 @@ def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:
         "tied": [metric for metric, r in ranked.items() if r.tied],
         "sums": _finite(totals),
         "tokens": [o.tokens for o in options],
-        "neutral_sums": _finite([o.uncond for o in options]) if "neutral 0" in replies else None,
-        "start": place.start,
-        "crossings": place.crossings,
-        "span_rule": place.rule,
+        "span": place,
+        "context_chars": len(item.context),
     }
+    if neutral_place is not None and item.neutral is not None:
+        neutral = {"span": neutral_place, "sums": _finite(uncond), "context_chars": len(item.neutral)}
+        output["neutral"] = neutral
     scores = {metric: float(r.best == item.gold) for metric, r in ranked.items()}
     return Outcome(scores, item.gold, output, _option_flags(totals, ranked["acc"].tied))
 
@@ -82,19 +87,19 @@ def _prompt_tokens(replies: Replies, part: str, count: int) -> list[Tokens]:
     return whole
 
 
-def _place(context: str, texts: Sequence[str], found: Sequence[Tokens], ids: tuple[int, ...] | None) -> span.Span:
+def _place(context: str, texts: Sequence[str], found: Sequence[Tokens], ids: tuple[int, ...] | None) -> Span:
     columns = [t.ids for t in found if t.ids is not None]
     if ids is not None and len(columns) == len(found):
         return span.by_ids(ids, columns)
     return span.by_texts(context, texts, [t.texts or () for t in found])
 
 
-def _neutral(item: PplItem, replies: Replies, contexts: Contexts) -> list[float | None]:
+def _neutral(item: PplItem, replies: Replies, contexts: Contexts) -> tuple[Sequence[float | None], Span | None]:
     if "neutral 0" not in replies or item.neutral is None:
-        return [None] * len(item.options)
+        return [None] * len(item.options), None
     found = _prompt_tokens(replies, "neutral", len(item.options))
-    place = _place(item.neutral, neutral_prompts(item), found, contexts.neutral)
-    return [ppl.span_sum(tokens, place.start) for tokens in found]
+    place = contexts.neutral_span or _place(item.neutral, neutral_prompts(item), found, contexts.neutral)
+    return [ppl.span_sum(tokens, place.start) for tokens in found], place
 
 
 def _clp(item: ClpItem, plan: Plan, reply: Response) -> Outcome:
@@ -110,6 +115,7 @@ def _clp(item: ClpItem, plan: Plan, reply: Response) -> Outcome:
         "chosen": {"acc": ranked.best},
         "tied": ["acc"] if ranked.tied else [],
         "labels": dict(zip(item.labels, _finite(values), strict=True)),
+        "label_ids": ids,
     }
     return Outcome(scores, item.gold, output, _option_flags(values, ranked.tied))
 

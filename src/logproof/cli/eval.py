@@ -1,0 +1,215 @@
+"""`logproof eval`, `rescore` and `report`: tasks into a run store, and what the store says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from logproof.cli import options as opt
+from logproof.cli.printing import out, print_json, remark
+from logproof.cli.progress import Bars
+from logproof.errors import StoreError, UsageError
+from logproof.eval import html, report
+from logproof.eval.config import ModelEntry, RunFile, load
+from logproof.eval.report import Report
+from logproof.eval.rescore import Rescoring, rescored
+from logproof.eval.runner import Policy
+from logproof.eval.session import Finished, Order, execute
+from logproof.eval.task import Settings
+from logproof.models.connect import Options, connect
+from logproof.records.reader import StoreReader
+from logproof.records.store import RunStore
+
+Tasks = Annotated[list[str] | None, typer.Argument(help="Tasks to run.", metavar="TASK...")]
+Data = Annotated[str | None, typer.Option("--data", help="Directory or file of rows, or hub:REPO; else our own rows.")]
+Limit = Annotated[str | None, typer.Option("--limit", help="Rows a task: a count, or a fraction below 1.")]
+Shots = Annotated[int | None, typer.Option("--shots", help="Few-shot rows; else each task's own number.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the few-shot draw and of sampling.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Samples and requests at a time.")]
+Uncond = Annotated[bool, typer.Option("--uncond", help="Also score options behind a neutral context (acc_uncond).")]
+TopK = Annotated[int, typer.Option("--top-k", help="Width where labels are read from a top-k list.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Most generated tokens; else the task's own.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run; must hold none unless --resume.")]
+RunDir = Annotated[Path, typer.Argument(help="Directory of the run.", metavar="RUN")]
+
+
+def evaluate(
+    task: Tasks = None,
+    model: opt.ModelURL = "http://127.0.0.1:8000",
+    dialect: opt.DialectName = "auto",
+    data: Data = None,
+    limit: Limit = None,
+    shots: Shots = None,
+    seed: Seed = 0,
+    concurrency: Concurrency = 8,
+    directory: Out = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    accept: Annotated[list[str] | None, typer.Option("--accept", help="New fingerprint to accept.")] = None,
+    uncond: Uncond = False,
+    top_k: TopK = 20,
+    max_tokens: MaxTokens = None,
+    temperature: Annotated[float, typer.Option("--temperature", help="Of generation.")] = 0.0,
+    repeats: Annotated[int, typer.Option("--repeats", help="Draws a row of generation tasks.")] = 1,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first failed sample.")] = False,
+    max_failures: Annotated[int | None, typer.Option("--max-failures", min=0, help="Failed samples allowed.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML run file, instead of the options.")] = None,
+    model_name: opt.ModelName = None,
+    key_env: opt.KeyEnv = None,
+    header: opt.Header = None,
+    timeout: opt.Timeout = None,
+    tokenizer: opt.TokenizerPath = None,
+    drop: opt.Drop = None,
+    as_json: opt.AsJson = False,
+) -> int:
+    """Run tasks over one endpoint, or as a run file says, and report."""
+    if config is not None:
+        if task:
+            raise UsageError("tasks are named either in --config or on the command line")
+        return _run_file(load(config), resume, accept or [], as_json)
+    settings = Settings(
+        shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens,
+        temperature=temperature, repeats=repeats,
+    )  # fmt: skip
+    order = Order(
+        entries=[(name, settings) for name in task or []],
+        out=directory or default_out("eval"),
+        source=data,
+        policy=Policy(concurrency, 0 if fail_fast else max_failures),
+        resume=resume,
+        accept=accept or (),
+    )
+    options = opt.connection(
+        dialect, model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer, drop=drop,
+        concurrency=concurrency,
+    )  # fmt: skip
+    return conclude(asyncio.run(run_order(order, model, options)), as_json)
+
+
+def rescore(
+    run: RunDir,
+    name: Annotated[str, typer.Option("--name", help="Name of the new scores.")] = "rescored",
+    extract: Annotated[str | None, typer.Option("--extract", help="Regular expression of the answer.")] = None,
+    as_json: opt.AsJson = False,
+) -> int:
+    """Score a run's stored replies again, without any network; the first scores stay beside the new ones."""
+    rescoring = Rescoring(extract)
+    scorer = rescoring.scorer(name)
+    with RunStore.amend(run) as store:
+        if any(known.digest == scorer.digest for known in store.scorers()):
+            raise StoreError(f"{run} holds these scores already", hint=f"see: logproof report {run} --scorer {name}")
+        store.put_scorer(scorer)
+        for record in rescored(store, rescoring, scorer):
+            store.put_score(record)
+        store.flush()
+        made = report.build(store, scorer.digest)
+    show(made, as_json)
+    return made.exit_code
+
+
+def report_command(
+    run: RunDir,
+    scorer: Annotated[str | None, typer.Option("--scorer", help="Name or digest of later scores.")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Write a page with token logprobs.")] = None,
+    prompts: Annotated[int, typer.Option("--prompts", min=0, help="Samples a task on that page.")] = 2,
+    as_json: opt.AsJson = False,
+) -> int:
+    """Report a stored run, also one that still goes on."""
+    with RunStore.read(run) as store:
+        made = report.build(store, find_scorer(store, scorer))
+        if page is not None:
+            html.write(made, store, page, prompts)
+    show(made, as_json)
+    return made.exit_code
+
+
+def find_scorer(store: StoreReader, wanted: str | None) -> str | None:
+    """The digest of a scorer, by digest or by name (the latest of that name). Raises StoreError."""
+    if wanted is None:
+        return None
+    found = [s for s in store.scorers() if wanted in (s.name, s.digest)]
+    if not found:
+        names = ", ".join(s.name for s in store.scorers()) or "none"
+        raise StoreError(f"no scores named {wanted!r} in {store.path}", hint=f"there are: {names}")
+    return found[-1].digest
+
+
+def default_out(kind: str) -> Path:
+    """A directory that no earlier run has."""
+    return Path("runs") / f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+async def run_order(order: Order, url: str, options: Options, label: str = "") -> Finished:
+    """Connect, run an order with progress, and say where it went."""
+    async with connect(url, options) as connection:
+        shown = connection.client.dialect.id
+        remark(f"{connection.model} at {connection.endpoint.display} over {shown} -> {order.out}")
+        with Bars(label) as bars:
+            return await execute(order, connection, bars)
+
+
+def _run_file(run: RunFile, resume: bool, accept: list[str], as_json: bool) -> int:
+    """The models of a run file, one after another. The worst exit code wins; an interrupt ends all."""
+    worst = 0
+    for entry in run.models:
+        order = Order(
+            entries=run.entries(),
+            out=Path(run.out) / entry.label,
+            source=run.data,
+            policy=Policy(run.concurrency, run.max_failures),
+            resume=resume,
+            accept=accept,
+        )
+        code = conclude(asyncio.run(run_order(order, entry.url, _options(entry, run), entry.label)), as_json)
+        if code == 130:
+            return code
+        worst = max(worst, code, key=(0, 2, 1).index)
+    return worst
+
+
+def _options(entry: ModelEntry, run: RunFile) -> Options:
+    return Options(
+        dialect=entry.dialect,
+        model=entry.name,
+        key_env=entry.key_env,
+        headers=entry.headers,
+        tokenizer=Path(entry.tokenizer) if entry.tokenizer is not None else None,
+        drop=tuple(entry.drop),
+        concurrency=run.concurrency,
+    )
+
+
+def conclude(finished: Finished, as_json: bool) -> int:
+    """Print a finished run and return its exit code: 130 interrupted, 1 stopped early, else the report's."""
+    show(finished.report, as_json)
+    ended = finished.ended
+    remark(f"{ended.ran} samples run, {ended.skipped} stored before, {ended.failed} failed; {finished.path}")
+    if ended.reason is not None:
+        remark(f"ended early: {ended.reason}; logproof eval ... --out {finished.path} --resume goes on")
+    if ended.interrupted:
+        return 130
+    return 1 if ended.reason is not None else finished.report.exit_code
+
+
+def show(made: Report, as_json: bool) -> None:
+    """Print a report as a table, or as JSON."""
+    if as_json:
+        print_json(made)
+        return
+    table = Table(title=escape(f"{made.model} over {made.dialect}"), title_justify="left", show_edge=False)
+    for name, right in (("task", False), ("metric", False), ("value ± se", True), ("rows", True), ("failed", True)):
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    table.add_column("remarks")
+    for row in report.table_rows(made):
+        table.add_row(*(escape(cell) for cell in row))
+    out.print(table)
+    for t in made.tasks:
+        for reason, count in t.failures.items():
+            out.print(f"{t.task}: {count} failed: {reason}", markup=False)
+    for mark in made.suspect:
+        out.print(f"suspect: {mark}", markup=False)

@@ -1,0 +1,145 @@
+"""`logproof parity`: the same tasks over two dialects of one engine, and whether the numbers are the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from logproof.cli import eval as evaluation
+from logproof.cli import options as opt
+from logproof.cli.printing import out, print_json, remark
+from logproof.eval import report
+from logproof.eval.parity import Channel, Pair, Parity, Side, compare, judge, side
+from logproof.eval.runner import Policy
+from logproof.eval.session import Order
+from logproof.eval.task import Settings
+from logproof.records.files import write_atomic
+from logproof.records.store import RunStore
+
+FILE = "parity.json"
+
+
+def parity(
+    a: Annotated[str, typer.Argument(help="First dialect.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="Second dialect.", metavar="B")],
+    task: Annotated[list[str], typer.Argument(help="Tasks to run.", metavar="TASK...")],
+    model: opt.ModelURL = "http://127.0.0.1:8000",
+    control: Annotated[bool, typer.Option("--control", help="Run A a second time, to see the engine's noise.")] = False,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, help="Largest |difference| of input logprobs, in nat.")
+    ] = 0.0,
+    data: evaluation.Data = None,
+    limit: evaluation.Limit = None,
+    shots: evaluation.Shots = None,
+    seed: evaluation.Seed = 0,
+    concurrency: evaluation.Concurrency = 1,
+    directory: evaluation.Out = None,
+    uncond: evaluation.Uncond = False,
+    top_k: evaluation.TopK = 20,
+    max_tokens: evaluation.MaxTokens = None,
+    model_name: opt.ModelName = None,
+    key_env: opt.KeyEnv = None,
+    header: opt.Header = None,
+    timeout: opt.Timeout = None,
+    tokenizer: opt.TokenizerPath = None,
+    as_json: opt.AsJson = False,
+) -> int:
+    """Run tasks over dialect A, then B, then A again as control, and compare every token."""
+    settings = Settings(shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens)
+    root = directory or evaluation.default_out("parity")
+    runs = [("a", a), ("b", b)] + ([("control", a)] if control else [])
+    for name, dialect in runs:
+        order = Order(entries=[(t, settings) for t in task], out=root / name, source=data, policy=Policy(concurrency))
+        options = opt.connection(
+            dialect, model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer,
+            concurrency=concurrency,
+        )  # fmt: skip
+        finished = asyncio.run(evaluation.run_order(order, model, options, name))
+        if finished.ended.interrupted:
+            remark(f"interrupted; what was run is in {root}")
+            return 130
+    found = compare_runs(root, control, tolerance)
+    write_atomic(root / FILE, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    show(found, as_json)
+    return found.exit_code
+
+
+def compare_runs(root: Path, control: bool, tolerance: float) -> Parity:
+    """Compare the runs in `a`, `b` and `control` below a directory. Raises StoreError."""
+    with RunStore.read(root / "a") as one, RunStore.read(root / "b") as two:
+        sides = [side(report.build(store)) for store in (one, two)]
+        pair = compare(one, two)
+        if not control:
+            return judge(sides[0], sides[1], pair, tolerance)
+        with RunStore.read(root / "control") as again:
+            noise = compare(one, again)
+            return judge(sides[0], sides[1], pair, tolerance, side(report.build(again)), noise)
+
+
+def show(found: Parity, as_json: bool) -> None:
+    """Print a comparison."""
+    if as_json:
+        print_json(found)
+        return
+    _print_scores(found)
+    _print_channels(found)
+    first = found.pair.first
+    if first is not None:
+        out.print(f"first difference: {first.task} {first.row}, {first.part}: {first.detail}", markup=False)
+        out.print(f"  behind the prompt … {first.prompt[-200:]!r}", markup=False)
+    for reason in found.reasons:
+        out.print(f"- {reason}", markup=False)
+    words = {
+        "agree": f"they agree (tolerance {found.tolerance:g} nat)",
+        "noise": "they differ, no more than the engine differs from itself",
+        "differ": "they differ",
+    }
+    out.print(f"parity of {found.a.dialect} and {found.b.dialect}: {words[found.verdict]}", markup=False)
+
+
+def _print_scores(found: Parity) -> None:
+    table = Table(show_edge=False, title="scores", title_justify="left")
+    sides = [s for s in (found.a, found.b, found.control) if s is not None]
+    out.print(f"A: {found.a.dialect}   B: {found.b.dialect}", markup=False)
+    for name in ("task", "metric", "A", "B", "control")[: 2 + len(sides)]:
+        table.add_column(name, no_wrap=True)
+    for task, metrics in found.a.metrics.items():
+        for metric in metrics:
+            table.add_row(task, metric, *(_cell(s, task, metric) for s in sides))
+        table.add_row(task, "failed", *(str(s.failed.get(task, 0)) for s in sides))
+    out.print(table)
+
+
+def _cell(s: Side, task: str, metric: str) -> str:
+    value = s.metrics.get(task, {}).get(metric)
+    return "none" if value is None else f"{value:.6g}"
+
+
+def _print_channels(found: Parity) -> None:
+    table = Table(
+        show_edge=False,
+        title="over all calls: tokens compared, and positions whose ids or texts differ",
+        title_justify="left",
+    )
+    for name in ("pair", "channel", "tokens", "max |diff|", "ids", "texts", "skipped"):
+        table.add_column(name, no_wrap=True)
+    pairs: list[tuple[str, Pair | None]] = [("A, B", found.pair), ("A, control", found.noise)]
+    for name, pair in pairs:
+        if pair is None:
+            continue
+        for label, channel in (("input", pair.input), ("labels", pair.labels), ("sampled", pair.sampled)):
+            table.add_row(name, label, *_figures(channel))
+    out.print(table)
+
+
+def _figures(channel: Channel) -> list[str]:
+    ids = str(channel.differing_ids) + (f" ({channel.unknown_ids} without)" if channel.unknown_ids else "")
+    texts = str(channel.differing_texts) + (f" ({channel.unknown_texts} without)" if channel.unknown_texts else "")
+    unlike = channel.unlike + channel.unknown_meaning
+    return [str(channel.tokens), f"{channel.max_difference:.3g}", ids, texts, str(unlike)]
