@@ -5,11 +5,12 @@ unknown one. NaN and infinities in float columns survive: the bytes are stored, 
 
 Layout: magic, uint32 length of the head (little-endian), head (JSON: name, dtype, shape and bytes of each
 column), then one zlib stream of all columns in that order. Numbers are stored byte plane by byte plane, which
-halves what zlib leaves of them; strings as int32 byte lengths (-1: None) followed by their UTF-8.
+halves what zlib leaves of them; strings as one JSON list.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ def unpack(blob: bytes) -> dict[str, Column]:
     try:
         parts, body = _open(blob)
         return _split(parts, body)
-    except (struct.error, zlib.error, msgspec.MsgspecError, ValueError, TypeError) as error:
+    except (struct.error, zlib.error, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"a stored column blob is damaged: {error}") from None
 
 
@@ -108,19 +109,20 @@ def _to_array(part: _Part, piece: bytes) -> Array:
 
 
 def _texts(name: str, column: Texts) -> tuple[_Part, bytes]:
-    if isinstance(column, str) or not all(text is None or isinstance(text, str) for text in column):
+    if isinstance(column, str) or not set(map(type, column)) <= {str, type(None)}:
         raise StoreError(f"column {name} is neither an array nor a list of strings")
-    encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in column]
-    lengths = np.array([-1 if text is None else len(text) for text in encoded], dtype="<i4")
-    body = lengths.tobytes() + b"".join(text for text in encoded if text is not None)
-    return _Part(name, _TEXT, (len(encoded),), len(body)), body
+    texts = list(column)
+    try:
+        body = msgspec.json.encode(texts)
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold but a JSON escape can
+        body = json.dumps(texts).encode("ascii")
+    return _Part(name, _TEXT, (len(texts),), len(body)), body
 
 
 def _to_texts(part: _Part, piece: bytes) -> list[str | None]:
-    count = part.shape[0]
-    lengths = np.frombuffer(piece[: 4 * count], dtype="<i4")
-    if len(lengths) != count or int(lengths[lengths > 0].sum()) != len(piece) - 4 * count:
-        raise ValueError(f"lengths of column {part.name}")
-    ends = 4 * count + np.cumsum(np.maximum(lengths, 0))
-    spans = zip(lengths.tolist(), ends.tolist(), strict=True)
-    return [None if n < 0 else piece[end - n : end].decode("utf-8", "surrogatepass") for n, end in spans]
+    texts = json.loads(piece)
+    if not isinstance(texts, list) or (len(texts),) != part.shape:
+        raise ValueError(f"length of column {part.name}")
+    if not set(map(type, texts)) <= {str, type(None)}:
+        raise ValueError(f"column {part.name} holds something else than strings")
+    return texts

@@ -153,6 +153,6 @@ def parse(text: str) -> object:
     """The JSON value of a stored text. Raises StoreError if it is none."""
     try:
         value: object = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"a stored JSON text is damaged: {error}") from None
     return value
