@@ -9,8 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from logproof import __version__
 from logproof.cli import access, dialects
@@ -20,7 +20,6 @@ from logproof.errors import LogproofError
 app = typer.Typer(
     name="logproof",
     help="Exact tokens, ids and logprobs from inference engines: score, evaluate, replay, verify.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -45,15 +44,15 @@ def main() -> None:
 def run(args: Sequence[str]) -> int:
     """Run one command and return its exit code; prints one line, and a hint, for every failure."""
     try:
-        result = app(list(args), standalone_mode=False)
+        result = app(list(args) or ["--help"], standalone_mode=False)
         return result if isinstance(result, int) else 0
     except LogproofError as error:
         return fail(str(error), error.hint, error.exit_code)
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         return error.exit_code
-    except click.ClickException as error:
+    except TyperException as error:
         return fail(error.format_message(), "logproof COMMAND --help shows what it takes", 3)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return fail("interrupted", None, 130)
     except BrokenPipeError:
         sys.stderr.close()

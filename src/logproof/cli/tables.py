@@ -43,6 +43,7 @@ def facts_table(url: str, facts: Facts, dialects: tuple[str, ...]) -> Table:
         "max_model_len": facts.max_model_len,
         "max_logprobs": facts.max_logprobs,
         "vocab_size": facts.vocab_size,
+        "logprobs_mode": facts.logprobs_mode,
         "tokenizer": facts.tokenizer or None,
         "routes": len(facts.routes) or None,
         "fields": ", ".join(f"{r} {len(f)}" for r, f in facts.fields.items() if r.startswith("/v1/c")) or None,

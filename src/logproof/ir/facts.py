@@ -6,6 +6,8 @@ feature. `sources` says for each fact where it came from.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -30,6 +32,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     engine: vllm, sglang, llama.cpp, tgi, openai, anthropic, gemini, or None. models: served names.
     max_model_len: tokens of context. max_logprobs: widest top-k. vocab_size: ids below it are valid.
     fields: route -> names of the body fields that the server's OpenAPI document lists.
+    logprobs_mode: what sampled logprobs were measured to be logprobs of; prompt logprobs are raw in either mode.
     routes: paths that the server lists. tokenizer: it serves /tokenize and /detokenize.
     """
 
@@ -40,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     max_model_len: int | None = None
     max_logprobs: int | None = None
     vocab_size: int | None = None
+    logprobs_mode: Literal["raw", "processed"] | None = None
     fields: dict[str, tuple[str, ...]] = {}
     routes: tuple[str, ...] = ()
     tokenizer: bool = False

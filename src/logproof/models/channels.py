@@ -64,8 +64,7 @@ def _check_choice(request: Request, choice: Choice) -> None:
         raise MissingChannel("label scores were asked and are absent", path=path)
     if tokens is not None:
         _check_tokens(tokens, path)
-        if np.isnan(tokens.logprobs).any():
-            raise BadReply("an unscored sampled token", path=path)
+        _check_sampled(request, tokens, path)
         if (scoring.sampled or 0) > 0 and tokens.top is None:
             raise MissingChannel("top entries were asked and are absent", path=path)
         if choice.token_ids is not None and len(choice.token_ids) != len(tokens):
@@ -74,6 +73,14 @@ def _check_choice(request: Request, choice: Choice) -> None:
     if wanted in ("json_schema", "json_object") and choice.parsed is None and choice.text.strip() != "null":
         raise OutputContractError("structured output was asked and is absent", path=path)
     _check_replay(request, choice, path)
+
+
+def _check_sampled(request: Request, tokens: Tokens, path: str) -> None:
+    """Every sampled token has a score, and one that was drawn, not enforced, had a chance."""
+    if np.isnan(tokens.logprobs).any():
+        raise BadReply("an unscored sampled token", path=path)
+    if request.replay.token_ids is None and np.isneginf(tokens.logprobs).any():
+        raise BadReply("a sampled token of probability zero", path=path)
 
 
 def _check_replay(request: Request, choice: Choice, path: str) -> None:
@@ -100,17 +107,23 @@ def _check_tokens(tokens: Tokens, path: str) -> None:
 
 
 def _check_usage(response: Response) -> None:
-    """Sampled ids over all choices against the reported completion count.
+    """Sampled ids, or where there are none sampled logprobs, over all choices against the reported count.
 
-    A wire whose ids leave out reasoning tokens reports those; the two then need not agree.
+    A wire whose tokens leave out reasoning reports those tokens; the two then need not agree.
     """
-    counted = [c.token_ids for c in response.choices if c.token_ids is not None]
+    counts = [_sampled_count(c) for c in response.choices]
+    known = [n for n in counts if n is not None]
     reported = response.usage.completion
-    if reported is None or len(counted) != len(response.choices) or response.usage.reasoning:
+    if reported is None or len(known) != len(counts) or response.usage.reasoning:
         return
-    total = sum(len(ids) for ids in counted)
-    if total != reported:
-        raise BadReply(f"{total} sampled token ids, usage says {reported}", path="/usage")
+    if sum(known) != reported:
+        raise BadReply(f"{sum(known)} sampled tokens, usage says {reported}", path="/usage")
+
+
+def _sampled_count(choice: Choice) -> int | None:
+    if choice.token_ids is not None:
+        return len(choice.token_ids)
+    return len(choice.tokens) if choice.tokens is not None else None
 
 
 def _check_vocabulary(response: Response, facts: Facts) -> None:

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves
 from logproof.ir.request import Request, validate
-from logproof.ir.response import Response
+from logproof.ir.response import Labels, Response, Tokens
 from logproof.models import channels, texts
 from logproof.models.dialect import Dialect
 from logproof.models.lowering import Constant, Decision, Ledger
 from logproof.models.tokenizer import Tokenizer
 from logproof.wire.message import WireReply, WireRequest
 from logproof.wire.transport import Sender
+
+T = TypeVar("T", bound=Tokens | Labels | None)
 
 
 class Lowered(msgspec.Struct, frozen=True):
@@ -118,7 +122,24 @@ class Client:
         """Lift and check a reply. Raises BadReply kinds, StatusError for an error inside a 200."""
         response = self.dialect.lift(request, self.dialect.reply_body(reply))
         channels.check(request, response, self.facts)
+        return _as_measured(request, response, self.facts)
+
+
+def _as_measured(request: Request, response: Response, facts: Facts) -> Response:
+    """Sampled channels labelled as the probe measured them: a server may be started to report processed logprobs.
+
+    A meaning that the request asked for, or that a grammar gives, stands; so does the prompt channel's.
+    """
+    if facts.logprobs_mode != "processed" or request.replay.logprobs_mode is not None:
         return response
+    choices = tuple(replace(c, tokens=_processed(c.tokens), labels=_processed(c.labels)) for c in response.choices)
+    return replace(response, choices=choices)
+
+
+def _processed(channel: T) -> T:
+    if isinstance(channel, (Tokens, Labels)) and channel.meaning == "raw":
+        return replace(channel, meaning="processed")
+    return channel
 
 
 def _marks(facts: Facts, response: Response) -> tuple[str, ...]:

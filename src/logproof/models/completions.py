@@ -8,6 +8,7 @@ and `prompt_token_ids` sit in each choice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -36,6 +37,7 @@ class Logprobs(msgspec.Struct, gc=False):
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
+    text_offset: list[int] | None = None
     content: msgspec.Raw | None = None
 
 
@@ -134,15 +136,24 @@ def envelope(reply: Body, choices: Sequence[Choice], prompt: Tokens | None) -> R
     """The Response around lifted choices."""
     first = reply.choices[0] if reply.choices else None
     raw_ids = first.prompt_token_ids if first is not None else None
+    if any(c.prompt_token_ids != raw_ids for c in reply.choices):
+        raise BadReply("the choices name different prompts", path="/choices")
     return Response(
         choices=tuple(choices),
-        usage=reply.usage.lifted() if reply.usage else Usage(),
+        usage=_usage(reply.usage) if reply.usage else Usage(),
         prompt=prompt,
         prompt_ids=columns.ids(raw_ids, "/choices/0/prompt_token_ids") if raw_ids is not None else None,
         model=reply.model,
         fingerprint=reply.system_fingerprint,
         response_id=reply.id,
     )
+
+
+def _usage(wire: WireUsage) -> Usage:
+    prompt, completion, total = wire.prompt_tokens, wire.completion_tokens, wire.total_tokens
+    if None not in (prompt, completion, total) and total != (prompt or 0) + (completion or 0):
+        raise BadReply(f"{prompt} and {completion} tokens do not make {total}", path="/usage")
+    return wire.lifted()
 
 
 def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | None, labels: Labels | None) -> Choice:
@@ -184,8 +195,11 @@ class Columns(msgspec.Struct, gc=False):
     top: list[dict[str, float] | None] | None
 
 
-def read_logprobs(wire: WireChoice) -> Columns:
-    """The logprobs of a choice. Raises MissingChannel where absent, BadReply for a foreign or uneven shape."""
+def read_logprobs(wire: WireChoice, width: int) -> Columns:
+    """The logprobs of a choice, asked at a width.
+
+    Raises MissingChannel where absent, BadReply for a foreign or uneven shape, or one that contradicts itself.
+    """
     path = f"/choices/{wire.index}/logprobs"
     found = wire.logprobs
     if found is None:
@@ -196,7 +210,30 @@ def read_logprobs(wire: WireChoice) -> Columns:
     columns.same_length(f"{path}/token_logprobs", len(found.tokens), len(found.token_logprobs), "tokens")
     if found.top_logprobs is not None:
         columns.same_length(f"{path}/top_logprobs", len(found.tokens), len(found.top_logprobs), "tokens")
+    _check_order(found, path)
+    if width == 0 and found.top_logprobs is not None:
+        _check_single(found.tokens, found.token_logprobs, found.top_logprobs, f"{path}/top_logprobs")
     return Columns(found.tokens, found.token_logprobs, found.top_logprobs)
+
+
+def _check_order(found: Logprobs, path: str) -> None:
+    """Where a token begins never lies before its predecessor's beginning: a witness of the order of positions."""
+    offsets = found.text_offset
+    if not offsets:
+        return
+    columns.same_length(f"{path}/text_offset", len(found.tokens or ()), len(offsets), "tokens")
+    at = next((i for i, (a, b) in enumerate(pairwise(offsets), start=1) if b < a), None)
+    if at is not None:
+        raise BadReply("this token begins before the one in front of it", path=f"{path}/text_offset/{at}")
+
+
+def _check_single(
+    tokens: Sequence[str], values: Sequence[float | None], top: Sequence[dict[str, float] | None], path: str
+) -> None:
+    """A map of one entry, as servers give it at width 0, repeats the token's own value."""
+    for i, (token, value, entries) in enumerate(zip(tokens, values, top, strict=True)):
+        if entries is not None and len(entries) == 1 and entries != {token: value}:
+            raise BadReply(f"two values for the token {token!r}: {value} and {entries}", path=f"{path}/{i}")
 
 
 def sampled_tokens(request: Request, found: Columns, meaning: Meaning, path: str) -> Tokens:
@@ -330,5 +367,6 @@ def _joined(whole: Logprobs | None, delta: Logprobs) -> Logprobs:
         tokens=(whole.tokens or []) + (delta.tokens or []),
         token_logprobs=(whole.token_logprobs or []) + (delta.token_logprobs or []),
         top_logprobs=(whole.top_logprobs or []) + (delta.top_logprobs or []),
+        text_offset=(whole.text_offset or []) + (delta.text_offset or []),
         content=delta.content or whole.content,
     )

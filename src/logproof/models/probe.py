@@ -1,7 +1,8 @@
 """Probe: asks an endpoint what it is, and returns Facts.
 
 Only questions that any server survives: a few GETs, and on vLLM two requests that it must refuse, whose
-messages name its limits. Every answer may be missing; what is not known stays unknown.
+messages name its limits, and one token sampled where raw and processed logprobs differ.
+Every answer may be missing; what is not known stays unknown.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
 from logproof.errors import AuthError, EndpointError, StatusError, TransportError, UsageError
 from logproof.ir.facts import Facts, Plugin
+from logproof.models import completions
 from logproof.wire.message import WireRequest
 from logproof.wire.transport import Sender
 
@@ -76,8 +79,8 @@ def read_facts(answers: Answers) -> Facts:
         "deterministic": info.get("enable_deterministic_inference"),
         "plugin": _plugin(answers.get("/logproof/status")),
     }
-    sources = {"engine": source, **{k: _SOURCES.get(k, "/v1/models") for k, v in known.items() if v is not None}}
     values = {k: v for k, v in known.items() if v is not None}
+    sources = {k: source if k == "engine" else _SOURCES.get(k, "/v1/models") for k in values}
     return msgspec.convert({**msgspec.to_builtins(values), "sources": sources}, Facts)
 
 
@@ -125,12 +128,30 @@ async def _vllm_limits(sender: Sender, facts: Facts) -> Facts:
     ask = {"model": facts.models[0], "prompt": "a", "max_tokens": 1}
     width = await _refusal(sender, {**ask, "logprobs": 1_000_000}, _LIMIT)
     vocabulary = await _refusal(sender, {**ask, "logit_bias": {"2000000000": 1}}, _VOCABULARY)
+    mode = await _logprobs_mode(sender, ask)
     sources = dict(facts.sources)
+    sources.update({"logprobs_mode": "a token sampled with top_k 1"} if mode is not None else {})
     sources.update({"max_logprobs": "a refused request"} if width is not None else {})
     sources.update({"vocab_size": "a refused request"} if vocabulary is not None else {})
     return msgspec.structs.replace(
-        facts, max_logprobs=width, vocab_size=vocabulary or facts.vocab_size, sources=sources
+        facts, max_logprobs=width, vocab_size=vocabulary or facts.vocab_size, logprobs_mode=mode, sources=sources
     )
+
+
+async def _logprobs_mode(sender: Sender, ask: dict[str, object]) -> Literal["raw", "processed"] | None:
+    """What a sampled logprob is a logprob of: with top_k 1 a processed one is 0, the raw one is what it was.
+
+    None where the server gives no logprob, or one above 0: a server may be started to report logits.
+    """
+    body = msgspec.json.encode({**ask, "logprobs": 0, "temperature": 2.0, "top_k": 1, "seed": 0})
+    try:
+        reply = completions.read((await sender.send(WireRequest(path=COMPLETIONS, body=body))).body)
+        values = completions.read_logprobs(reply.choices[0], 0).values if reply.choices else []
+    except EndpointError:
+        return None
+    if len(values) != 1 or values[0] is None or values[0] > 0:
+        return None
+    return "processed" if values[0] == 0 else "raw"
 
 
 async def _refusal(sender: Sender, body: dict[str, object], pattern: re.Pattern[str]) -> int | None:

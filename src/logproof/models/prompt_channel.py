@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -31,6 +33,10 @@ def lift_prompt(
     columns.same_length(path, len(raw_ids), len(entries), "prompt token ids")
     ids = columns.ids(raw_ids, f"{at}/prompt_token_ids")
     own = _own_entries(entries, raw_ids, path)
+    for i, position in enumerate(entries):
+        _check_ranks(position or {}, f"{path}/{i}")
+        if width == 0 and position is not None and len(position) != 1:
+            raise BadReply(f"{len(position)} entries where one was asked", path=f"{path}/{i}")
     texts = [e.decoded_token for e in own]
     return Tokens(
         logprobs=columns.logprobs([None, *(e.logprob for e in own)], path, unscored=1),
@@ -53,6 +59,20 @@ def _own_entries(entries: Positions, raw_ids: Sequence[int], path: str) -> list[
             raise BadReply(f"the prompt's token {token} is not among the entries", path=f"{path}/{i}")
         own.append(entry)
     return own
+
+
+def _check_ranks(position: Mapping[int, Entry], where: str) -> None:
+    """A second witness of each logprob: a better rank for a higher value, and at rank r no value above -ln(r).
+
+    r tokens are at least as likely as the one of rank r, and together at most certain; so rank 1 cannot be
+    impossible either.
+    """
+    ranked = sorted((e.rank, -e.logprob) for e in position.values() if e.rank is not None)
+    for rank, surprise in ranked:
+        if rank < 1 or surprise < math.log(rank) - columns.ROUNDING or (rank == 1 and surprise == -columns.SENTINEL):
+            raise BadReply(f"rank {rank} does not go with logprob {-surprise}", path=where)
+    if any(after < before for (_, before), (_, after) in pairwise(ranked)):
+        raise BadReply("ranks and logprobs are in different orders", path=where)
 
 
 def _prompt_top(entries: Positions, raw_ids: Sequence[int], own: Sequence[Entry], width: int, path: str) -> TopK:

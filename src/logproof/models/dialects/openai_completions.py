@@ -108,19 +108,23 @@ class OpenAICompletions(Dialect):
         boundary = _boundary(request, reply)
         prompt: Tokens | None = None
         choices = []
+        sampled = 0
         for wire in reply.choices:
             tokens = None
             text = wire.text
             if boundary is not None or request.scoring.sampled is not None:
-                found = completions.read_logprobs(wire)
+                found = completions.read_logprobs(wire, max(request.scoring.prompt or 0, request.scoring.sampled or 0))
                 if boundary is not None:
                     head, found = _split(found, boundary, wire.index)
                     text = _completion_text(request, wire, head)
                     prompt = prompt or lift_echo(request, head, wire)
+                    sampled += len(found.tokens)
                 if request.scoring.sampled is not None:
                     path = f"/choices/{wire.index}/logprobs"
                     tokens = completions.sampled_tokens(request, found, _meaning(request), path)
             choices.append(completions.lift_choice(request, _without_ids(request, wire), text, tokens, None))
+        if boundary is not None:
+            _check_tail(request, reply, sampled)
         return completions.envelope(reply, choices, prompt)
 
     def assemble(self, events: Sequence[SseEvent]) -> bytes:
@@ -193,6 +197,22 @@ def _split(found: Columns, boundary: int, index: int | None) -> tuple[Columns, C
     )
 
 
+def _check_tail(request: Request, reply: completions.Body, sampled: int) -> None:
+    """What follows the echoed prompt must be the completion, token for token.
+
+    A server that gives one entry too few has shifted the list: it scores each prompt token by what comes
+    after it. At max_tokens 0 nothing follows, though vLLM counts a hidden token.
+    """
+    reported = reply.usage.completion_tokens if reply.usage else None
+    want = 0 if request.sampling.max_tokens == 0 else reported
+    if want is not None and sampled != want:
+        raise BadReply(
+            f"{sampled} entries follow the echoed prompt where {want} tokens were sampled: this echo is shifted or cut",
+            path="/usage/completion_tokens",
+            hint="this server cannot score prompts through openai_completions",
+        )
+
+
 def lift_echo(request: Request, head: Columns, wire: WireChoice) -> Tokens:
     """The prompt channel of an echoed choice.
 
@@ -204,19 +224,25 @@ def lift_echo(request: Request, head: Columns, wire: WireChoice) -> Tokens:
         raise BadReply(
             "the first prompt token is scored: this server's echo is shifted", path=f"{path}/token_logprobs/0"
         )
-    rest = tuple(head.tokens[1:])
-    ids = columns.ids(wire.prompt_token_ids, path) if wire.prompt_token_ids is not None else None
-    if ids is not None:
-        columns.same_length(path, len(ids), len(head.tokens), "prompt token ids")
+    keyed = completions.token_ids(head.tokens)
+    raw_ids = wire.prompt_token_ids if wire.prompt_token_ids is not None else keyed
+    if raw_ids is not None:
+        columns.same_length(path, len(raw_ids), len(head.tokens), "prompt token ids")
+    if keyed is not None and keyed != raw_ids:
+        raise BadReply("prompt_token_ids and the echoed list name different tokens", path=path)
     width = request.scoring.prompt or 0
-    first = completions.first_text(request.input.text, rest)
     return Tokens(
         logprobs=columns.logprobs(head.values, f"{path}/token_logprobs", unscored=1),
         meaning="raw",
-        ids=ids,
-        texts=(first if request.input.text is not None else None, *rest) if head.tokens else (),
-        top=completions.top_maps(head, width, None, f"{path}/top_logprobs") if width else None,
+        ids=columns.ids(raw_ids, path) if raw_ids is not None else None,
+        texts=_echoed_texts(request, head.tokens) if keyed is None else None,
+        top=completions.top_maps(head, width, keyed, f"{path}/top_logprobs") if width else None,
     )
+
+
+def _echoed_texts(request: Request, tokens: Sequence[str]) -> tuple[str | None, ...]:
+    rest = tuple(tokens[1:])
+    return (completions.first_text(request.input.text, rest), *rest) if tokens else ()
 
 
 def _completion_text(request: Request, wire: WireChoice, head: Columns) -> str:

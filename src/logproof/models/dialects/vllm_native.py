@@ -205,7 +205,7 @@ def _lift_sampled(request: Request, wire: WireChoice) -> tuple[Tokens | None, La
     if scoring.sampled is None and scoring.label_ids is None:
         return None, None
     path = f"/choices/{wire.index}/logprobs"
-    found = completions.read_logprobs(wire)
+    found = completions.read_logprobs(wire, scoring.sampled or 0)
     if scoring.top_by != "text" and found.tokens and completions.token_ids(found.tokens) is None:
         raise BadReply("tokens came as texts, ids were asked", path=f"{path}/tokens")
     meaning = _meaning(request)
