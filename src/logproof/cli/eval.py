@@ -101,8 +101,6 @@ def rescore(
     rescoring = Rescoring(extract)
     scorer = rescoring.scorer(name)
     with RunStore.amend(run) as store:
-        if any(known.digest == scorer.digest for known in store.scorers()):
-            raise StoreError(f"{run} holds these scores already", hint=f"see: logproof report {run} --scorer {name}")
         store.put_scorer(scorer)
         for record in rescored(store, rescoring, scorer):
             store.put_score(record)
