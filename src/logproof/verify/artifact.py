@@ -275,8 +275,15 @@ def encode(artifact: Artifact) -> bytes:
 
 def json_schema() -> dict[str, object]:
     """JSON Schema (2020-12) of an artifact."""
-    schema: dict[str, object] = msgspec.json.schema(Artifact)
+    schema: dict[str, object] = msgspec.json.schema(Artifact, schema_hook=_any_json)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **schema}
+
+
+def _any_json(kind: type) -> dict[str, object]:
+    """Schema of a field that holds any JSON value."""
+    if kind is not object:
+        raise NotImplementedError(kind)
+    return {"description": "any JSON value"}
 
 
 def canonical(artifact: Artifact) -> bytes:

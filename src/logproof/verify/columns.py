@@ -51,6 +51,10 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         """The first n positions."""
         return Columns(self.sampled_ids[:n], self.sampled_logprobs[:n], self.ids[:n], self.logprobs[:n])
 
+    def narrow(self, k: int) -> Columns:
+        """The k best entries of each row; the sampled token stays known apart."""
+        return Columns(self.sampled_ids, self.sampled_logprobs, self.ids[:, :k], self.logprobs[:, :k])
+
 
 def make(
     sampled_ids: Sequence[int] | Ids,

@@ -21,6 +21,8 @@ from logproof.verify.verdict import Finding, Reason
 
 LEAST_ENTROPY = 5.0
 """Summed entropy, nats, below which the sampling test says nothing."""
+OPEN_SHARE = 0.75
+"""Share of positions with an open distribution above which the sampling test says nothing."""
 S1_BLIND = "who wrote the text: a foreign text scored by the right model has distance 0"
 S2_BLIND = "seeds chosen to fit, speculative decoding"
 S3_BLIND = "weight changes that keep the distribution nearly the same"
@@ -194,7 +196,7 @@ def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: P
     failed = _sampling_failed(drawn, told, policy, len(verifier))
     if failed is not None:
         return msgspec.structs.replace(finding, outcome="fail", reason="sampling", p=failed)
-    if told.open > 0.1 * len(verifier):
+    if told.open > OPEN_SHARE * len(verifier):
         detail = f"at {told.open} of {len(verifier)} positions the record does not fix the claimed distribution"
         return msgspec.structs.replace(finding, outcome="unknown", reason="sampler_unknown", detail=detail)
     if told.entropy < LEAST_ENTROPY:

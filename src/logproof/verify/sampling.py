@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from scipy import special
 
-from logproof.verify.columns import Columns, Floats, Mask
+from logproof.verify.columns import Columns, Floats, Ids, Mask
 from logproof.verify.support import Sampler, Support, support
 
 
@@ -48,38 +48,41 @@ class Surprise(msgspec.Struct, frozen=True):
 
 
 class Outcomes(msgspec.Struct, frozen=True, eq=False):
-    """Coarse-grained draws: each row's entries, then one outcome for everything else.
+    """Coarse-grained draws: the best entries of each row, then one outcome for everything else.
 
     log_q: float64 [n, m + 1], -inf where cut. drawn: int64 [n], the outcome that happened. usable: bool [n].
     out: bool [n], drawn outside the support.
     """
 
     log_q: Floats
-    drawn: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    drawn: Ids
     usable: Mask
     out: Mask
 
 
 OPEN_MASS = 0.01
 """Positions whose normaliser is known no better than this share are left out."""
+NO_MASS = 1e-6
+"""Mass below what sums of float32 probabilities resolve; taken as none."""
 
 
 def outcomes(columns: Columns, sampler: Sampler, vocab_size: int | None = None) -> Outcomes:
-    """The claimed distribution on the listed tokens and "any other". Raises ValueError for a greedy sampler."""
+    """The claimed distribution on the best tokens and "any other". Raises ValueError for a greedy sampler.
+
+    The last column is left out: wires widen a row by the sampled token or put it in place of the last entry, and
+    outcomes may not depend on what was drawn.
+    """
     kept = support(columns, sampler, vocab_size=vocab_size)
-    width = columns.width
+    best = max(columns.width - 1, 0)
     log_z, gap = _log_z(columns, sampler, kept)
-    listed = np.where(kept.cut[:, :width], -np.inf, kept.scores[:, :width] - log_z[:, None])
-    rest = np.maximum(0.0, 1.0 - np.exp(listed).sum(axis=1))
-    closed = kept.cut[:, :width].any(axis=1) & ~kept.cut[:, width]
-    with np.errstate(divide="ignore"):
-        other = np.where(closed & (rest < OPEN_MASS), -np.inf, np.log(np.where(rest < 1e-7, 0.0, rest)))
-    same = columns.ids == columns.sampled_ids[:, None]
-    drawn = np.where(same.any(axis=1), same.argmax(axis=1) if width else 0, width)
+    listed = np.where(kept.cut[:, :best], -np.inf, kept.scores[:, :best] - log_z[:, None])
+    rest = 1.0 - np.exp(listed).sum(axis=1)
+    other = np.where(rest < NO_MASS, -np.inf, np.log(np.maximum(rest, NO_MASS)))
+    same = columns.ids[:, :best] == columns.sampled_ids[:, None]
+    drawn = np.where(same.any(axis=1), same.argmax(axis=1), best) if best else np.zeros(len(columns), np.int64)
     log_q = np.column_stack((listed, other))
-    rows = np.arange(len(columns))
     known = ~np.isnan(columns.sampled_logprobs)
-    out = known & (kept.sampled_cut() | np.isneginf(log_q[rows, drawn]))
+    out = known & (kept.sampled_cut() | np.isneginf(log_q[np.arange(len(columns)), drawn]))
     return Outcomes(log_q, drawn, known & (gap <= OPEN_MASS) & ~out, out)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from logproof.verify.columns import NO_ID, Columns, Floats, Mask
+from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask
 from logproof.verify.profiles import Profile, gumbel
 from logproof.verify.support import Sampler, Support, support
 
@@ -29,18 +29,18 @@ class Redraw(msgspec.Struct, frozen=True, eq=False):
 
     margin: Floats
     out: Mask
-    rivals: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    rivals: Ids
     tolerance: float
 
     @property
     def known(self) -> Mask:
         """bool [n]: positions that were judged."""
-        return np.logical_not(np.isnan(self.margin))
+        return np.asarray(~np.isnan(self.margin), np.bool_)
 
     @property
     def mismatch(self) -> Mask:
         """bool [n]: another token wins beyond tolerance, or the sampled one cannot be drawn at all."""
-        return np.logical_or(np.nan_to_num(self.margin) > self.tolerance, self.out)
+        return np.asarray((np.nan_to_num(self.margin) > self.tolerance) | self.out, np.bool_)
 
     def capped(self, cap: float = 1.0) -> float:
         """Mean margin, each at most `cap` (out of support counts `cap`); 0..cap; NaN without judged positions."""
@@ -86,7 +86,7 @@ MARGIN_EDGES = (0.0, 0.03, 0.06, 0.1, 0.15, 0.25, 0.5, 1.0)
 BINS = len(MARGIN_EDGES) + 2
 
 
-def margin_bins(draw: Redraw) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def margin_bins(draw: Redraw) -> Ids:
     """Bin of each judged position, int64: 0 is no margin beyond tolerance, the last out of support."""
     margin = np.where(draw.margin <= draw.tolerance, 0.0, draw.margin)
     bins = np.searchsorted(MARGIN_EDGES, margin, side="left")

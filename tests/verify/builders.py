@@ -1,0 +1,193 @@
+"""A small model of the world for these tests: full-vocabulary logits, a slow sampler of its own, records of it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from logproof.verify import artifact as art
+from logproof.verify import distance, noise, seedreplay
+from logproof.verify.columns import Columns, make
+from logproof.verify.policy import Engine, Policy, Rates
+from logproof.verify.profiles import profile
+from logproof.verify.support import Sampler
+
+VOCAB = 200
+EOS = 0
+PLAIN = Sampler(1.0)
+Array = NDArray[np.float64]
+
+
+def logits(n: int, seed: int, vocab: int = VOCAB, spread: float = 2.5) -> Array:
+    """Random logits [n, vocab] as float32 values."""
+    return np.random.default_rng(seed).normal(0, spread, (n, vocab)).astype(np.float32).astype(np.float64)
+
+
+def log_softmax(z: Array) -> Array:
+    z = z - z.max(axis=-1, keepdims=True)
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+
+
+def bfloat(z: Array, step: float = 1 / 32) -> Array:
+    return np.round(z / step) * step
+
+
+def masked(z: Array, sampler: Sampler) -> Array:
+    """One row after temperature and cuts, token by token, as vLLM orders them; -inf where cut."""
+    z = z / sampler.temperature
+    p = np.exp(log_softmax(z))
+    alive = p >= sampler.min_p * p.max()
+    if sampler.top_k:
+        best = sorted(z[alive], reverse=True)
+        alive &= z >= best[min(sampler.top_k, len(best)) - 1]
+    if sampler.top_p < 1.0:
+        q = np.where(alive, np.exp(z - z.max()), 0.0)
+        q = q / q.sum()
+        order = sorted(range(len(z)), key=lambda t: -q[t])
+        before, keep = 0.0, []
+        for t in order:
+            if before < sampler.top_p or not keep:
+                keep.append(t)
+            before += q[t]
+        alive &= np.isin(np.arange(len(z)), keep)
+    return np.where(alive, z, -np.inf)
+
+
+def draw(z: Array, sampler: Sampler, seed: int) -> list[int]:
+    """The SplitMix profile's draws from full rows."""
+    if sampler.greedy:
+        return [int(t) for t in z.argmax(axis=1)]
+    steps = noise.cpu_step_seeds(seed, len(z))
+    every = np.arange(z.shape[1])[None, :]
+    return [
+        int((masked(row, sampler) + noise.splitmix_gumbel(s[None], every)[0]).argmax())
+        for row, s in zip(z, steps, strict=True)
+    ]
+
+
+def record(z: Array, ids: list[int], k: int) -> Columns:
+    """What an engine of float32 logits reports: the k best raw logprobs and the sampled token's."""
+    raw = log_softmax(z).astype(np.float32).astype(np.float64)
+    order = np.argsort(-raw, axis=1, kind="stable")[:, :k]
+    rows = np.arange(len(z))
+    return make(ids, raw[rows, ids], order.tolist(), np.take_along_axis(raw, order, 1).tolist())
+
+
+def positions(columns: Columns) -> art.Positions:
+    return art.Positions(
+        sampled=tuple(None if np.isnan(v) else float(v) for v in columns.sampled_logprobs),
+        ids=tuple(tuple(int(t) for t in row if t >= 0) for row in columns.ids),
+        logprobs=tuple(tuple(float(v) for v in row if np.isfinite(v)) for row in columns.logprobs),
+    )
+
+
+def sampling(sampler: Sampler, seed: int | None, max_tokens: int) -> art.Sampling:
+    return art.Sampling(
+        temperature=sampler.temperature,
+        top_p=sampler.top_p,
+        top_k=sampler.top_k,
+        min_p=sampler.min_p,
+        frequency_penalty=0.0,
+        presence_penalty=0.0,
+        repetition_penalty=1.0,
+        logit_bias={},
+        bad_words=(),
+        allowed_ids=(),
+        min_tokens=0,
+        max_tokens=max_tokens,
+        stop=(),
+        stop_token_ids=(),
+        ignore_eos=True,
+        structured_output="",
+        seed=None if seed is None else art.Seed(value=seed, origin="requester"),
+    )
+
+
+def artifact(
+    columns: Columns,
+    sampler: Sampler = PLAIN,
+    seed: int | None = 7,
+    *,
+    k: int = 20,
+    dtype: str | None = "float32",
+    vocab: int | None = VOCAB,
+) -> art.Artifact:
+    """A sealed artifact of these columns that claims the SplitMix profile."""
+    ids = tuple(int(t) for t in columns.sampled_ids)
+    made = art.Artifact(
+        schema="logproof-artifact/1",
+        artifact_id="a-1",
+        created_at="2026-01-02T03:04:05+00:00",
+        producer=art.Producer(name="tests", version="0"),
+        claim=art.Claim(
+            model=art.ModelClaim(id="tiny", vocab_size=vocab, eos_ids=(EOS,)),
+            numerics=art.Numerics(dtype=dtype),
+            engine=art.EngineClaim(name="vllm", version="0.32.0", runner="v1", device="cpu"),
+            sampler_profile="v1-cpu-splitmix",
+        ),
+        request=art.Sent(dialect="vllm_native", path="/v1/completions", body={"temperature": sampler.temperature}),
+        sampling=sampling(sampler, seed, len(ids)),
+        choice=art.ChoiceRef(n=1, index=0),
+        logprobs=art.LogprobsSpec(mode="raw", k=k, format="float32"),
+        tokens=art.TokenIds(prompt_ids=(1, 2, 3), completion_ids=ids),
+        positions=positions(columns),
+        end=art.End(finish_reason="length", usage=art.Usage(prompt=3, completion=len(ids))),
+        provenance=art.Provenance(
+            endpoint="http://engine", response_sha256=hashlib.sha256(b"reply").hexdigest(), fingerprint="fp-1"
+        ),
+    )
+    return art.seal(made)
+
+
+def change(made: art.Artifact, **fields: object) -> art.Artifact:
+    """The artifact with fields replaced and sealed again, as a cheat would."""
+    return art.seal(msgspec.structs.replace(made, **fields))
+
+
+def noisy(z: Array, seed: int, size: float) -> Array:
+    return z + np.random.default_rng(seed).normal(0, size, z.shape)
+
+
+FLAT = distance.Sigma(edges=(-6.0, -3.0), scales=(0.05, 0.04, 0.03))
+
+
+def policy(**fields: object) -> Policy:
+    """An exact float32 policy; fields replace its own."""
+    base = Policy(
+        schema="logproof-policy/1",
+        name="tiny",
+        created_at="2026-01-01T00:00:00+00:00",
+        expires_at="2026-12-31T00:00:00+00:00",
+        model_id="tiny",
+        executor=Engine(name="vllm", version="0.32.0", dtype="float32"),
+        verifier=Engine(name="vllm", version="0.32.0", dtype="float32"),
+        method="prefill",
+        mode="raw",
+        k=20,
+        sigma=FLAT,
+        scores={},
+        exact=1e-4,
+    )
+    return msgspec.structs.replace(base, **fields)
+
+
+def honest_noise(
+    count: int, n: int, sampler: Sampler, size: float, k: int = 20
+) -> tuple[list[float], Rates, distance.Sigma, list[float]]:
+    """tz scores, rates, sigma and surprise-free calibration of `count` honest noisy pairs."""
+    pairs, bins = [], np.zeros(seedreplay.BINS, np.int64)
+    for i in range(count):
+        z = logits(n, 1000 + i)
+        mine = noisy(z, 5000 + i, size)
+        ids = draw(mine, sampler, i)
+        own, theirs = record(mine, ids, k), record(z, ids, 2 * k)
+        pairs.append(distance.pair(own, theirs))
+        redraw = seedreplay.redraw(theirs, sampler, profile("v1-cpu-splitmix"), i, 3, vocab_size=VOCAB)
+        bins += np.bincount(seedreplay.margin_bins(redraw), minlength=seedreplay.BINS)
+    half = count // 2
+    sigma = distance.fit_sigma(pairs[:half])
+    scores = sorted(distance.tz(p, sigma) for p in pairs[half:])
+    return scores, Rates(margins=tuple(bins.tolist()), tokens=count * n), sigma, []
