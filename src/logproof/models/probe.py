@@ -1,7 +1,7 @@
 """Probe: asks an endpoint what it is, and returns Facts.
 
-Only questions that any server survives: a few GETs, and on vLLM two requests that it must refuse, whose
-messages name its limits, and one token sampled where raw and processed logprobs differ.
+Only questions that any server survives: a few GETs, on vLLM two requests that it must refuse, whose messages name
+its limits, and one token sampled where raw and processed logprobs differ; on SGLang one request that it must refuse.
 Every answer may be missing; what is not known stays unknown.
 """
 
@@ -36,6 +36,7 @@ QUESTIONS = (
 
 _LIMIT = re.compile(r"max allowed: (\d+)")
 _VOCABULARY = re.compile(r"[Vv]ocabulary size: (\d+)")
+_VALID_RANGE = re.compile(r"valid range is \[0, (\d+)\)")
 
 Answers = Mapping[str, object]
 
@@ -50,6 +51,8 @@ async def probe(sender: Sender) -> Facts:
     facts = read_facts(answers)
     if facts.engine == "vllm" and facts.models:
         facts = await _vllm_limits(sender, facts)
+    if facts.engine == "sglang" and facts.vocab_size is None:
+        facts = await _sglang_vocabulary(sender, facts)
     return facts
 
 
@@ -138,6 +141,16 @@ async def _vllm_limits(sender: Sender, facts: Facts) -> Facts:
     )
 
 
+async def _sglang_vocabulary(sender: Sender, facts: Facts) -> Facts:
+    """Facts with the vocabulary size, from a label id outside it: refused early, where an input id would end SGLang."""
+    params = {"max_new_tokens": 0, "temperature": 0.0}
+    body = {"text": "a", "sampling_params": params, "return_logprob": True, "token_ids_logprob": [2**31 - 1]}
+    size = await _refusal(sender, body, _VALID_RANGE, "/generate")
+    if size is None:
+        return facts
+    return msgspec.structs.replace(facts, vocab_size=size, sources={**facts.sources, "vocab_size": "a refused request"})
+
+
 async def _logprobs_mode(sender: Sender, ask: dict[str, object]) -> Literal["raw", "processed"] | None:
     """What a sampled logprob is a logprob of: with top_k 1 a processed one is 0, the raw one is what it was.
 
@@ -154,9 +167,11 @@ async def _logprobs_mode(sender: Sender, ask: dict[str, object]) -> Literal["raw
     return "processed" if values[0] == 0 else "raw"
 
 
-async def _refusal(sender: Sender, body: dict[str, object], pattern: re.Pattern[str]) -> int | None:
+async def _refusal(
+    sender: Sender, body: Mapping[str, object], pattern: re.Pattern[str], path: str = COMPLETIONS
+) -> int | None:
     try:
-        await sender.send(WireRequest(path=COMPLETIONS, body=msgspec.json.encode(body)))
+        await sender.send(WireRequest(path=path, body=msgspec.json.encode(body)))
     except StatusError as error:
         match = pattern.search(error.server_message)
         return int(match[1]) if match else None
