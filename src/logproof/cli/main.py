@@ -13,7 +13,8 @@ import typer
 from typer.exceptions import TyperException
 
 from logproof import __version__
-from logproof.cli import access, dialects
+from logproof.cli import access, demo, dialects, engine, parity, runs
+from logproof.cli import eval as evaluation
 from logproof.cli.printing import fail
 from logproof.errors import LogproofError
 
@@ -28,6 +29,15 @@ app.command()(access.score)
 app.command()(access.generate)
 app.command()(access.probe)
 app.command("dialects")(dialects.dialects)
+app.command("eval")(evaluation.evaluate)
+app.command("parity")(parity.parity)
+app.command("rescore")(evaluation.rescore)
+app.command("report")(evaluation.report_command)
+app.command("runs")(runs.runs)
+app.command("show")(runs.show)
+app.command("export")(runs.export)
+app.command("demo")(demo.demo)
+app.add_typer(engine.app, name="engine")
 
 
 @app.command()
