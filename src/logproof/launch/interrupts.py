@@ -36,12 +36,14 @@ class Interrupts:
             self.check()
 
     def check(self) -> None:
-        """Raise if a signal came."""
+        """Raise if a signal came since the last look."""
         if not self._seen:
             return
-        if self._seen[0] == signal.SIGINT:
+        first = self._seen[0]
+        self._seen.clear()
+        if first == signal.SIGINT:
             raise KeyboardInterrupt
-        raise SystemExit(128 + self._seen[0])
+        raise SystemExit(128 + first)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._seen.append(number)

@@ -112,9 +112,7 @@ def _session(pid: int) -> int | None:
         return None
 
 
-def end(
-    leader: Mark, members: Iterable[Mark] = (), *, grace: float = GRACE_SECONDS, kill: float = KILL_SECONDS
-) -> None:
+def end(leader: Mark, members: Iterable[Mark] = ()) -> None:
     """End the leader, all its relatives and `members` that still run: SIGTERM to the leader, then SIGKILL to all.
 
     members: processes known to be the engine's, for a leader that died before its workers. Raises EngineError
@@ -123,11 +121,11 @@ def end(
     victims = set(family(leader)) | {m for m in members if is_alive(m)}
     if is_alive(leader):
         _send(leader, signal.SIGTERM)
-        _wait(victims, grace)
+        _wait(victims, GRACE_SECONDS)
     victims |= set(family(leader))
     for process in victims:
         _send(process, signal.SIGKILL)
-    left = _wait(victims, kill)
+    left = _wait(victims, KILL_SECONDS)
     if left:
         ids = ", ".join(str(m.pid) for m in left)
         raise EngineError(f"processes {ids} are still there after SIGKILL", hint="look at them with `ps`")

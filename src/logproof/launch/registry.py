@@ -53,8 +53,8 @@ def forget(engine: Engine) -> None:
 
 def recorded() -> list[Engine]:
     """Every recorded engine, dead ones included, by name. Raises EngineError for a file that is no record."""
-    found = (_read(path) for path in sorted(engines_dir().glob("*.json")))
-    return [engine for engine in found if engine is not None]
+    found = (_read(path) for path in engines_dir().glob("*.json"))
+    return sorted((engine for engine in found if engine is not None), key=lambda engine: engine.name)
 
 
 def find(name: str) -> Engine:

@@ -112,8 +112,10 @@ def inspect_runtime() -> Runtime:
             env=env,
             stdin=subprocess.DEVNULL,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"{python} gives no answer: {clip(str(error))}", hint=f"check {PYTHON_ENV}") from None
+    except subprocess.TimeoutExpired:
+        raise EngineError(f"{python} gives no answer within {_SECONDS:g} s", hint=f"check {PYTHON_ENV}") from None
+    except OSError as error:
+        raise EngineError(f"cannot run {python}: {error.strerror}", hint=f"check {PYTHON_ENV}") from None
     if done.returncode:
         raise EngineError(f"{python} fails: {clip(done.stderr.decode(errors='replace')[-2000:])}")
     try:

@@ -25,7 +25,7 @@ from logproof.records.files import sync_directory
 
 PREPARE_SECONDS = 900.0
 """Longest time for the conversion, which takes 20 to 40 s on an idle machine."""
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
 _SCRIPT = Path(__file__).with_name("convert_gguf.py")
 
 
@@ -86,7 +86,7 @@ def _convert(argv: list[str], log: Path, check: Callable[[], None], progress: Pr
             if elapsed > PREPARE_SECONDS:
                 raise EngineError(f"preparing {SMALL_MODEL} took more than {PREPARE_SECONDS:g} s")
             progress(elapsed, f"preparing {SMALL_MODEL}, once")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         if status:
             raise EngineError(f"cannot prepare {SMALL_MODEL}: {first_error(log) or clip(last_line(log))}")
     finally:
