@@ -1,0 +1,187 @@
+"""A toy engine behind the client's sender: words are tokens, logprobs are a hash of what stands before.
+
+It answers /v1/completions as vLLM does (prompt_logprobs, echo, logprobs, logprob_token_ids), so tests run the
+whole path from task to store without HTTP. `behave` sees each body first and may answer in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from logproof.errors import ServerFault
+from logproof.eval.prepare import Entry, Job, prepare
+from logproof.eval.runner import Ended, Policy, Runner
+from logproof.eval.task import Settings
+from logproof.ir.facts import Facts
+from logproof.models.client import Client
+from logproof.models.connect import Connection
+from logproof.models.dialects import get_dialect
+from logproof.records.record import CallRecord, SampleRecord
+from logproof.wire.endpoint import endpoint
+from logproof.wire.message import WireReply, WireRequest
+
+PIECE = re.compile(r"\s?\w+|\s?[^\w\s]|\s")
+FIELDS = ("prompt_logprobs", "return_token_ids", "logprob_token_ids", "logprobs", "echo", "prompt")
+
+Behave = Callable[[dict[str, Any]], dict[str, Any] | Exception | None]
+
+
+class ToyTokenizer:
+    """Words with the space before them, numbered as they come."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+        self.words: list[str] = []
+
+    def pieces(self, text: str) -> list[str]:
+        found = PIECE.findall(text)
+        assert "".join(found) == text, text
+        return found
+
+    def of(self, piece: str) -> int:
+        if piece not in self.ids:
+            self.ids[piece] = len(self.words)
+            self.words.append(piece)
+        return self.ids[piece]
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self.of(p) for p in self.pieces(text))
+
+    async def decode(self, ids: Sequence[int]) -> str:
+        return "".join(self.words[i] for i in ids)
+
+    async def text(self, token_id: int) -> str:
+        return self.words[token_id]
+
+
+class ToyEngine:
+    """A sender. seen: bodies in order of arrival. in_flight, most: requests now, and at most so far."""
+
+    def __init__(self, behave: Behave | None = None, generate: Callable[[str], str] | None = None) -> None:
+        self.tokenizer = ToyTokenizer()
+        self.behave = behave or (lambda body: None)
+        self.generate = generate or (lambda prompt: " The answer is 7.\n#### 7")
+        self.seen: list[dict[str, Any]] = []
+        self.in_flight = self.most = 0
+
+    async def send(self, request: WireRequest) -> WireReply:
+        body = json.loads(request.body or b"{}")
+        self.seen.append(body)
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        await asyncio.sleep(0)
+        self.in_flight -= 1
+        own = self.behave(body)
+        if isinstance(own, Exception):
+            raise own
+        reply = own if own is not None else self.answer(body)
+        return WireReply(status=200, headers=(), body=json.dumps(reply).encode(), seconds=0.01, attempts=1)
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        prompt = self.tokenizer.pieces(body["prompt"])
+        done, finish = self.completed(body)
+        choice: dict[str, Any] = {"index": 0, "text": "".join(done), "finish_reason": finish, "stop_reason": None}
+        choice["token_ids"] = [self.tokenizer.of(p) for p in done]
+        choice["prompt_token_ids"] = [self.tokenizer.of(p) for p in prompt]
+        if body.get("prompt_logprobs") is not None:
+            choice["prompt_logprobs"] = [None, *(self.entry(prompt, i) for i in range(1, len(prompt)))]
+        if body.get("echo"):
+            choice["logprobs"] = self.lists(prompt, done, echo=True)
+        elif body.get("logprobs") is not None:
+            choice["logprobs"] = self.lists(prompt, done, echo=False)
+            choice["logprobs"]["top_logprobs"] = [self.top(body, prompt, done, i) for i in range(len(done))]
+            if body.get("return_tokens_as_token_ids"):
+                choice["logprobs"]["tokens"] = [f"token_id:{self.tokenizer.of(p)}" for p in done]
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(done), "total_tokens": len(prompt) + len(done)}
+        return {"id": "x", "model": "toy", "choices": [choice], "usage": usage}
+
+    def completed(self, body: dict[str, Any]) -> tuple[list[str], str]:
+        text = self.generate(body["prompt"])
+        cut = min([text.find(s) for s in body.get("stop") or [] if s in text], default=len(text))
+        pieces = self.tokenizer.pieces(text[:cut])[: body["max_tokens"]]
+        return pieces, "stop" if "".join(pieces) == text[:cut] else "length"
+
+    def entry(self, prompt: list[str], i: int) -> dict[str, Any]:
+        value = logprob(prompt[:i], prompt[i])
+        return {str(self.tokenizer.of(prompt[i])): {"logprob": value, "rank": 1, "decoded_token": prompt[i]}}
+
+    def lists(self, prompt: list[str], done: list[str], *, echo: bool) -> dict[str, Any]:
+        tokens, before = (prompt + done, []) if echo else (done, prompt)
+        whole = before + tokens
+        values = [logprob(whole[:i], whole[i]) for i in range(len(before), len(whole))]
+        return {"tokens": tokens, "token_logprobs": [None, *values[1:]] if echo else values, "top_logprobs": None}
+
+    def top(self, body: dict[str, Any], prompt: list[str], done: list[str], i: int) -> dict[str, float]:
+        before = prompt + done[:i]
+        own = done[i]
+        labels = body.get("logprob_token_ids")
+        if labels is not None:
+            pieces = [own, *(self.tokenizer.words[t] for t in labels)]
+        else:
+            rivals = [f" {c}" for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if f" {c}" != own]
+            pieces = [own, *rivals[: max(body["logprobs"] - 1, 0)]]
+        named = body.get("return_tokens_as_token_ids")
+        return {f"token_id:{self.tokenizer.of(p)}" if named else p: logprob(before, p) for p in pieces}
+
+
+def logprob(before: Sequence[str], piece: str) -> float:
+    """Between -4 and 0, the same for the same words."""
+    digest = hashlib.sha256("\x00".join([*before, piece]).encode()).digest()
+    return -4 * int.from_bytes(digest[:4], "big") / 2**32
+
+
+def connection(engine: ToyEngine, dialect: str = "vllm_native", *, tokenizer: bool = True, **facts: Any) -> Connection:
+    """A connection to a toy engine."""
+    known = Facts(engine="vllm", version="0", models=("toy",), fields={"/v1/completions": FIELDS}, **facts)
+    reads = engine.tokenizer if tokenizer else None
+    client = Client(engine, get_dialect(dialect), known, tokenizer=reads)
+    return Connection(client, endpoint("http://127.0.0.1:1"), known, cast(Any, engine), reads, "toy")
+
+
+class ListSink:
+    """Keeps records in memory."""
+
+    def __init__(self) -> None:
+        self.calls: list[CallRecord] = []
+        self.samples: list[SampleRecord] = []
+        self.flushed = 0
+
+    def put_call(self, record: CallRecord) -> None:
+        self.calls.append(record)
+
+    def put_sample(self, record: SampleRecord) -> None:
+        self.samples.append(record)
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+def ready(conn: Connection, *names: str, data: str | None = None, **settings: Any) -> list[Job]:
+    """Prepared jobs."""
+    entries: list[Entry] = [(name, Settings(**settings)) for name in names]
+    return asyncio.run(prepare(entries, data, conn))
+
+
+def run(conn: Connection, jobs: list[Job], sink: ListSink | None = None, **options: Any) -> tuple[Ended, ListSink]:
+    """Run jobs to their end."""
+    kept = sink or ListSink()
+    done = options.pop("done", ())
+    ended = asyncio.run(Runner(jobs, conn, kept, Policy(**options), done).run())
+    return ended, kept
+
+
+def fault(message: str = "engine fell over") -> ServerFault:
+    return ServerFault(500, message)
+
+
+@contextmanager
+def rows_file(tmp: Any, name: str, *rows: dict[str, Any]) -> Iterator[str]:
+    """A data directory with one split."""
+    (tmp / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    yield str(tmp)
