@@ -38,7 +38,7 @@ class Logprobs(msgspec.Struct, gc=False):
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
     text_offset: list[int] | None = None
-    content: msgspec.Raw | None = None
+    content: object = None
 
 
 class WireChoice(msgspec.Struct, gc=False):
