@@ -84,13 +84,14 @@ class WireUsage(msgspec.Struct, gc=False):
 
 
 class Body(msgspec.Struct, gc=False):
-    """The whole reply."""
+    """The whole reply. logproof: what the replay plugin says of a request that it served."""
 
     choices: list[WireChoice]
     id: str | None = None
     model: str | None = None
     system_fingerprint: str | None = None
     usage: WireUsage | None = None
+    logproof: dict[str, object] | None = None
 
 
 class Chunk(msgspec.Struct, gc=False):
@@ -146,6 +147,7 @@ def envelope(reply: Body, choices: Sequence[Choice], prompt: Tokens | None) -> R
         model=reply.model,
         fingerprint=reply.system_fingerprint,
         response_id=reply.id,
+        metadata={"logproof": reply.logproof} if reply.logproof is not None else {},
     )
 
 

@@ -255,15 +255,17 @@ def _properties(schema: dict[str, object], document: dict[str, object]) -> dict[
 
 
 def _plugin(status: object) -> Plugin | None:
+    """The plugin's status document (plugin/src/logproof_vllm/endpoint.py gives its form)."""
     found = _dict(status)
     if not isinstance(found.get("version"), str):
         return None
     features = _dict(found.get("features"))
+    ready = found.get("ready") is True
     return Plugin(
         version=str(found["version"]),
-        enforced_replay=features.get("enforced_replay") is True,
-        logprobs_mode=features.get("logprobs_mode") is True,
-        default_mode=str(found["default_mode"]) if found.get("default_mode") else None,
+        enforced_replay=ready and features.get("enforced_replay") is True,
+        logprobs_mode=ready and features.get("logprobs_mode") is True,
+        default_mode=str(found["logprobs_mode"]) if found.get("logprobs_mode") else None,
         reason=str(found["reason"]) if found.get("reason") else None,
         status=found,
     )
