@@ -13,7 +13,6 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEV    := $(VENV)/.dev
 READY  := $(VENV)/.engine
 SGLANG := $(VENV)/.sglang
-PLUGIN := $(wildcard plugin/pyproject.toml)
 
 .PHONY: demo test test-fast lint format bench docs clean venv engine
 .DELETE_ON_ERROR:
@@ -30,7 +29,7 @@ test-fast: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src $(if $(PLUGIN),plugin/src)
+	$(BIN)/mypy src plugin/src
 	$(BIN)/lint-imports
 
 format: $(DEV)
@@ -52,10 +51,10 @@ engine: $(READY)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(DEV): requirements/dev.txt pyproject.toml $(PLUGIN) | $(BIN)/python
+$(DEV): requirements/dev.txt pyproject.toml plugin/pyproject.toml | $(BIN)/python
 	@echo "installing the packages for lint and offline tests"
 	$(PIP) --no-deps -r requirements/dev.txt
-	$(PIP) --no-deps --no-build-isolation -e . $(if $(PLUGIN),-e plugin)
+	$(PIP) --no-deps --no-build-isolation -e . -e plugin
 	@touch $@
 
 $(READY): requirements/engine-cpu.txt requirements/model.txt $(DEV)

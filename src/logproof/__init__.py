@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logproof.version import VERSION
+
 if TYPE_CHECKING:
     from logproof.models.sync import Model as Model
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["Model", "__version__"]
 
 

@@ -42,7 +42,7 @@ def test_a_program_that_cannot_run_is_one_line(monkeypatch: pytest.MonkeyPatch, 
     program.write_text("no program")
     program.chmod(0o755)
     monkeypatch.setenv("LOGPROOF_ENGINE_PYTHON", str(program))
-    with pytest.raises(EngineError, match="cannot run .*py: Exec format error"):
+    with pytest.raises(EngineError, match=r"cannot run .*py: Exec format error"):
         inspect_runtime()
 
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from logproof import __version__
 from logproof.cli import access, demo, dialects, engine, parity, runs
 from logproof.cli import eval as evaluation
 from logproof.cli.printing import fail
 from logproof.errors import LogproofError
+from logproof.version import VERSION
 
 app = typer.Typer(
     name="logproof",
@@ -43,7 +43,7 @@ app.add_typer(engine.app, name="engine")
 @app.command()
 def version() -> None:
     """Print the version."""
-    typer.echo(__version__)
+    typer.echo(VERSION)
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from string import ascii_uppercase
 
 import msgspec
 
-import logproof
 from logproof.errors import DatasetError, PlanRefused, UsageError
 from logproof.eval import fewshot
 from logproof.eval.datasets import Dataset, Doc, count_limit, open_dataset, pool
@@ -25,6 +24,7 @@ from logproof.models.dialects import get_dialect
 from logproof.models.tokenizer import Tokenizer
 from logproof.records.digest import digest, sample_key
 from logproof.records.record import Provenance
+from logproof.version import VERSION
 
 LABEL_CONTEXT = "Answer:"
 """The end of every label prompt: behind it, label ids are found."""
@@ -183,7 +183,7 @@ def provenance(jobs: Sequence[Job], connection: Connection, scheduling: Mapping[
         endpoints=(connection.endpoint.display,),
         fingerprints=fingerprint,
         versions={
-            "logproof": logproof.__version__,
+            "logproof": VERSION,
             "python": platform.python_version(),
             "engine": f"{facts.engine or 'unknown'} {facts.version or ''}".strip(),
         },

@@ -26,8 +26,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-import logproof
 from logproof.errors import EndpointError, InvalidRequest, TransportError, UsageError
+from logproof.version import VERSION
 from logproof.wire.endpoint import Endpoint
 from logproof.wire.faults import MAX_ERROR_BYTES, Fault, check_type, event_fault, read_fault, redirected, status_error
 from logproof.wire.limits import Limits
@@ -271,7 +271,7 @@ def _session(endpoint: Endpoint) -> aiohttp.ClientSession:
         headers={
             "Content-Type": "application/json",
             "Accept-Encoding": "gzip, deflate",
-            "User-Agent": f"logproof/{logproof.__version__}",
+            "User-Agent": f"logproof/{VERSION}",
             **endpoint.secret_headers(),
         },
         cookie_jar=aiohttp.DummyCookieJar(),
