@@ -1,0 +1,46 @@
+"""The canonical form of a replay inside the engine: one entry of ``SamplingParams.extra_args``.
+
+``extra_args`` is the only part of vLLM's sampling parameters that an outside package can add to and that survives
+the way to the engine core and the workers. Only :mod:`logproof_vllm.frontend` writes the entry, after checking every
+id; everything behind it trusts the entry. Clients may not send it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+KEY = "logproof"
+
+
+class Entry(TypedDict):
+    """``ids``: enforced ids, may be empty. ``mode``: logprobs mode or None. ``tag``: names the request in reports."""
+
+    ids: list[int]
+    mode: str | None
+    tag: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a worker or the scheduler reads back."""
+
+    ids: tuple[int, ...]
+    mode: str | None
+    tag: str
+
+
+def read(params: Any) -> Plan | None:
+    """The plan inside sampling parameters, or None for a request that does not use the plugin."""
+    extra = getattr(params, "extra_args", None)
+    entry = extra.get(KEY) if extra else None
+    if entry is None:
+        return None
+    return Plan(tuple(entry["ids"]), entry["mode"], entry["tag"])
+
+
+def enforced_length(params: Any) -> int:
+    """Number of enforced ids of these sampling parameters; 0 for a plain request."""
+    extra = getattr(params, "extra_args", None)
+    entry = extra.get(KEY) if extra else None
+    return len(entry["ids"]) if entry else 0

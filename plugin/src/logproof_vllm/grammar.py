@@ -1,0 +1,116 @@
+"""An enforced token that the request's grammar rejects turns the grammar off for that request only.
+
+Hook: ``StructuredOutputManager._create_grammar``. Requests with enforced ids get a guard around the backend's
+grammar; plain requests keep the backend's own object. A guard that is off accepts everything, fills its bitmask row
+with allow-all (the bitmask tensor is reused between steps, so a row left untouched would carry another request's
+grammar), returns drafts unchanged, and comes back to life on ``reset``.
+
+The position of the refusal is kept by tag for the reply; the frontend fetches it through an engine-core utility.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from logproof_vllm import canonical
+from logproof_vllm.hooks import MARK, marked
+
+ALLOW_ALL = -1
+KEPT = 8192
+UTILITY = "logproof_grammar_off_at"
+
+_OFF: OrderedDict[str, int] = OrderedDict()
+
+
+def off_at(tag: str) -> int | None:
+    """Position in the output at which request `tag` lost its grammar, or None. Reading forgets it."""
+    return _OFF.pop(tag, None)
+
+
+def _record(tag: str, position: int) -> None:
+    _OFF[tag] = position
+    while len(_OFF) > KEPT:
+        _OFF.popitem(last=False)
+
+
+class Guard:
+    """A grammar of one enforced request: the backend's own until the first refusal."""
+
+    def __init__(self, inner: Any, tag: str) -> None:
+        self.inner = inner
+        self.tag = tag
+        self.accepted = 0
+        self.off = False
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        """Always true: a refusal switches the grammar off instead of failing the request."""
+        if not self.off and not self.inner.is_terminated() and not self._accept(request_id, tokens):
+            self.off = True
+            _record(self.tag, self.accepted)
+        self.accepted += len(tokens)
+        return True
+
+    def _accept(self, request_id: str, tokens: list[int]) -> bool:
+        return all(self.inner.accept_tokens(request_id, [token]) or self.inner.is_terminated() for token in tokens)
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        return tokens if self.off else list(self.inner.validate_tokens(tokens))
+
+    def rollback(self, num_tokens: int) -> None:
+        self.accepted = max(0, self.accepted - num_tokens)
+        if not self.off:
+            self.inner.rollback(num_tokens)
+
+    def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
+        if self.off:
+            bitmask[batch_index].fill_(ALLOW_ALL)
+        else:
+            self.inner.fill_bitmask(bitmask, batch_index)
+
+    def is_terminated(self) -> bool:
+        return not self.off and bool(self.inner.is_terminated())
+
+    def reset(self) -> None:
+        self.off = False
+        self.accepted = 0
+        self.inner.reset()
+
+
+def install() -> None:
+    """Hook the manager, and give the engine core the utility that reports refusals."""
+    from vllm.v1.engine.core import EngineCore
+    from vllm.v1.structured_output import StructuredOutputManager
+    from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
+
+    if not marked(StructuredOutputManager._create_grammar):
+        guard = type("LogproofGuard", (Guard, StructuredOutputGrammar), {})
+        StructuredOutputManager._create_grammar = wrap_create(StructuredOutputManager._create_grammar, guard)
+    if not hasattr(EngineCore, UTILITY):
+        setattr(EngineCore, UTILITY, _utility)
+
+
+def _utility(core: Any, tag: str) -> int | None:
+    return off_at(tag)
+
+
+def wrap_create(original: Callable[..., Any], guard: Callable[[Any, str], Any]) -> Callable[..., Any]:
+    """Guard the grammars of enforced requests."""
+
+    @functools.wraps(original)
+    def _create_grammar(self: Any, request: Any) -> Any:
+        made = original(self, request)
+        plan = canonical.read(request.sampling_params)
+        return guard(made, plan.tag) if plan is not None and plan.ids else made
+
+    setattr(_create_grammar, MARK, True)
+    return _create_grammar
+
+
+async def fetch_off_at(engine: Any, tag: str) -> int | None:
+    """Ask every engine core behind `engine` (an ``AsyncLLM``) whether request `tag` lost its grammar."""
+    client = engine.engine_core
+    found = [await client._call_utility_async(UTILITY, tag, engine=core) for core in client.core_engines]
+    return next((position for position in found if position is not None), None)

@@ -1,0 +1,61 @@
+"""Entry point ``vllm.general_plugins: logproof``; vLLM calls :func:`register` in every process it starts.
+
+Order: settings, version, contract, then the frontend hooks in any case (so that nothing is ever silently
+un-enforced), then the engine hooks if the contract holds. Twice equals once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from logproof_vllm import __version__, contract, frontend, grammar, mq, settings, stops, v1, v2
+from logproof_vllm.runtime import STATUS
+
+logger = logging.getLogger("vllm.logproof")
+
+ENGINE_HOOKS: dict[str, Callable[[], None]] = {
+    "stops in the scheduler": stops.install_scheduler,
+    "stops in the detokenizer": stops.install_detokenizer,
+    "grammar guard": grammar.install,
+    "runner v1": v1.install,
+    "runner v2": v2.install,
+}
+
+
+def register() -> None:
+    """Install the plugin into this process.
+
+    Raises :class:`settings.SettingError` for a bad variable, and RuntimeError in strict mode when the contract is
+    broken; both stop the server from starting.
+    """
+    from vllm import envs
+
+    settings.check()
+    settings.register(envs)
+    STATUS.limits = settings.limits()
+    STATUS.vllm_version = contract.vllm_version()
+    for problem in contract.check():
+        STATUS.add_problem(problem)
+    frontend.install()
+    mq.install(settings.max_chunks())
+    if not STATUS.problems:
+        _install_engine_hooks()
+    if STATUS.problems:
+        _report()
+
+
+def _install_engine_hooks() -> None:
+    for name, install in ENGINE_HOOKS.items():
+        try:
+            install()
+            STATUS.installed.append(name)
+        except Exception as error:
+            STATUS.add_problem(f"{name}: {type(error).__name__}: {error}")
+
+
+def _report() -> None:
+    line = f"logproof {__version__} is off: {'; '.join(STATUS.problems)}; versions that work: {contract.supported()}"
+    if settings.strict():
+        raise RuntimeError(f"LOGPROOF_STRICT=1: {line}")
+    logger.warning("%s", line)

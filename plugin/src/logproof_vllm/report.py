@@ -1,0 +1,74 @@
+"""What a reply says about the request that the plugin served, and how it gets into the reply's bytes.
+
+The reply gains one top-level key ``logproof``; every other byte of the reply is the server's own. A streamed reply
+gains one event with empty ``choices`` before ``[DONE]``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from logproof_vllm.fields import ModeChoice, Replay
+
+DONE = b"data: [DONE]"
+
+
+@dataclass
+class Report:
+    """Filled by the frontend while the request is prepared; read when the reply is written."""
+
+    replay: Replay | None = None
+    mode: str = ""
+    tag: str = ""
+    grammar: bool = False
+
+    def fill(self, replay: Replay, default_mode: str, tag: str, grammar: bool) -> None:
+        self.replay = replay
+        self.mode = replay.mode.mode or default_mode
+        self.tag = tag
+        self.grammar = grammar
+
+
+CURRENT: ContextVar[Report | None] = ContextVar("logproof_report", default=None)
+
+
+def body(report: Report, grammar_off_at: int | None) -> dict[str, object]:
+    """The value of the reply's ``logproof`` key."""
+    replay = report.replay or Replay((), ModeChoice(None, "deployment"))
+    grammar: object = None
+    if report.grammar and replay.ids:
+        grammar = "kept" if grammar_off_at is None else {"off_at": grammar_off_at}
+    return {
+        "enforced": len(replay.ids),
+        "eos_appended": replay.eos_appended,
+        "logprobs_mode": report.mode,
+        "mode_source": replay.mode.source,
+        "mode_evidence": dict(replay.mode.evidence),
+        "grammar": grammar,
+    }
+
+
+def into_json(reply: bytes, value: Mapping[str, object]) -> bytes:
+    """Add the key ``logproof`` to a JSON object given as bytes, leaving its other bytes as they are."""
+    end = reply.rstrip()
+    if not end.startswith(b"{") or not end.endswith(b"}"):
+        return reply
+    comma = b"" if end[1:-1].strip() == b"" else b","
+    return end[:-1] + comma + b'"logproof":' + _dump(value) + b"}"
+
+
+def event(last: bytes, value: Mapping[str, object]) -> bytes:
+    """A server-sent event that carries `value`, named like `last`, the JSON of the stream's latest event."""
+    try:
+        latest = json.loads(last)
+    except ValueError:
+        latest = {}
+    named = {key: latest[key] for key in ("id", "object", "created", "model") if key in latest}
+    return b"data: " + _dump({**named, "choices": [], "logproof": dict(value)}) + b"\n\n"
+
+
+def _dump(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,57 @@
+"""A tiny batch through the sampler, on the CPU: the behaviour that the V1 wraps build on.
+
+``forward`` must report logprobs and rank of whatever id ``sample`` returned, and must take the second value that
+``sample`` returns as the logprobs to report.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+VOCAB = 8
+
+
+def metadata(logitsprocs: Any, rows: int, **changes: Any) -> Any:
+    """Greedy sampling metadata for `rows` rows that ask for two logprobs; `changes` replace fields."""
+    import inspect
+
+    from vllm.v1.sample.metadata import SamplingMetadata
+
+    values: dict[str, Any] = {
+        "temperature": None, "all_greedy": True, "all_random": False, "top_p": None, "top_k": None,
+        "generators": {}, "max_num_logprobs": 2, "no_penalties": True, "prompt_token_ids": None,
+        "output_token_ids": [[] for _ in range(rows)], "allowed_token_ids_mask": None, "bad_words_token_ids": {},
+        "logitsprocs": logitsprocs, "logprob_token_ids": None, "spec_token_ids": None,
+    }  # fmt: skip
+    values |= changes
+    known = inspect.signature(SamplingMetadata).parameters
+    zeros = {name: _zeros(rows) for name in known if name.endswith("_penalties") and name not in values}
+    return SamplingMetadata(**{name: value for name, value in (values | zeros).items() if name in known})
+
+
+def _zeros(rows: int) -> Any:
+    import torch
+
+    return torch.zeros(rows)
+
+
+def run() -> str | None:
+    """None when the sampler behaves as needed, else what it did."""
+    import torch
+    from vllm.v1.sample.logits_processor import LogitsProcessors
+    from vllm.v1.sample.sampler import Sampler
+
+    own = torch.log_softmax(torch.arange(2.0 * VOCAB).reshape(2, VOCAB).flip(1), dim=-1)
+
+    def sample(self: Any, logits: Any, *args: Any, **kwargs: Any) -> Any:
+        """Id 3 and logprobs of its own, whatever the logits are."""
+        return torch.full((logits.shape[0],), 3), own
+
+    forced: Any = type("Forced", (Sampler,), {"sample": sample})
+    output = forced().forward(torch.zeros(2, VOCAB), metadata(LogitsProcessors(), 2))
+    if output.sampled_token_ids.flatten().tolist() != [3, 3]:
+        return "Sampler.forward does not emit what Sampler.sample returned"
+    reported = output.logprobs_tensors.logprobs[:, 0]
+    if not torch.equal(reported, own[:, 3]):
+        return "Sampler.forward does not report the logprobs that Sampler.sample returned"
+    return None
