@@ -75,9 +75,9 @@ class ToyEngine:
         self.seen.append(body)
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
+        own = self.behave(body)
         await asyncio.sleep(0)
         self.in_flight -= 1
-        own = self.behave(body)
         if isinstance(own, Exception):
             raise own
         reply = own if own is not None else self.answer(body)
