@@ -129,29 +129,32 @@ def kl_tail(pairs: Pairs) -> float:
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Least-squares line of e - v on v. slope: 1/T - 1 where the artifact hides a temperature T; intercept: nats.
+    """Least-squares slope of e - v on v within positions, and where the sampled token stands.
 
-    bias: mean of e - v on the sampled token less the mean on the others, nats: above 0 where sampled tokens were
-    lifted. NaN where there is too little to fit.
+    slope: 1/T - 1 where the artifact hides a temperature T (each position's normaliser drops out). bias: mean of e - v
+    on the sampled token less the mean on the others, nats: above 0 where sampled tokens were lifted. NaN where there is
+    too little to fit.
     """
 
     slope: float
-    intercept: float
     bias: float
 
 
 def shape(pairs: Pairs, sampled_ids: Ids) -> Shape:
-    """The signed shape of the residuals over cells that both list. Needs two distinct depths."""
-    v, r = pairs.v[pairs.both], pairs.residual[pairs.both]
-    nan = float("nan")
-    if len(v) < 2 or float(np.ptp(v)) == 0.0:
-        return Shape(nan, nan, nan)
-    centred = v - v.mean()
-    slope = float((centred * r).sum() / (centred * centred).sum())
+    """The signed shape of the residuals over cells that both list. Needs two distinct depths in one position."""
     drawn = (pairs.ids == sampled_ids[:, None]) & pairs.both
     rest = pairs.both & ~drawn
-    bias = float(pairs.residual[drawn].mean() - pairs.residual[rest].mean()) if drawn.any() and rest.any() else nan
-    return Shape(slope, float(r.mean() - slope * v.mean()), bias)
+    bias = pairs.residual[drawn].mean() - pairs.residual[rest].mean() if drawn.any() and rest.any() else np.nan
+    v, r = _centred(pairs.v, pairs.both), _centred(pairs.residual, pairs.both)
+    square = float((v * v).sum())
+    return Shape(float((v * r).sum()) / square if square > 0.0 else float("nan"), float(bias))
+
+
+def _centred(values: Floats, used: Mask) -> Floats:
+    """Values less their position's mean over used cells; 0 elsewhere."""
+    kept = np.where(used, values, 0.0)
+    mean = kept.sum(axis=1) / np.maximum(used.sum(axis=1), 1)
+    return np.where(used, kept - mean[:, None], 0.0)
 
 
 def worst_positions(pairs: Pairs, sigma: Sigma) -> Floats:

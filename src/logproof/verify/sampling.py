@@ -115,7 +115,8 @@ TEMPERS = (0.3, 0.5, 0.7, 0.85, 0.95, 1.05, 1.15, 1.3, 1.5, 2.0)
 def tempered_log_e(drawn: Outcomes) -> Floats:
     """S3b: log of the running e-process against "drawn as claimed", float64 [m] over usable positions.
 
-    The mean over TEMPERS of the product of q_c(x) / q(x), q_c the claimed distribution at c times its temperature.
+    The mean over TEMPERS of the product of q_c(x) / q(x), q_c the claimed distribution at c times its temperature
+    (its unlisted tokens taken to be as likely as the least listed one: an alternative need not be exact).
     A martingale of mean 1 if the tokens were drawn as claimed, so it exceeds 1/a at any time with chance at most a.
     bfloat16 noise inflates it slightly.
     """
@@ -123,9 +124,11 @@ def tempered_log_e(drawn: Outcomes) -> Floats:
     if len(log_q) == 0:
         return np.zeros(0)
     at, x = np.arange(len(log_q)), drawn.drawn[drawn.usable]
+    least = np.where(np.isneginf(log_q[:, :-1]), 0.0, log_q[:, :-1]).min(axis=1, initial=0.0)
     runs = []
     for c in TEMPERS:
-        tempered = np.where(np.isneginf(log_q), -np.inf, log_q / c)
+        tempered = log_q / c
+        tempered[:, -1] = log_q[:, -1] + least * (1.0 / c - 1.0)
         tempered = tempered - special.logsumexp(tempered, axis=1, keepdims=True)
         runs.append(np.cumsum(tempered[at, x] - log_q[at, x]))
     return np.asarray(special.logsumexp(np.array(runs), axis=0) - np.log(len(TEMPERS)), np.float64)

@@ -149,7 +149,7 @@ def _tail(columns: Columns, sampler: Sampler, margin: float, vocab_size: int | N
     others = columns.present & (columns.ids != columns.sampled_ids[:, None])
     count = np.inf if vocab_size is None else np.maximum(vocab_size - columns.present.sum(axis=1), 0)
     rest = np.exp(log_rest(columns))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         spread = np.where(np.isinf(count), np.inf, count ** (1.0 - 1.0 / t) * rest ** (1.0 / t))
     by_mass = rest * np.exp(low * (1.0 / t - 1.0)) if t <= 1.0 else np.nan_to_num(spread, nan=0.0, posinf=np.inf)
     bound = np.minimum(by_mass, count * np.exp(low / t))
@@ -178,7 +178,7 @@ def _cuts(ranked: Floats, sampler: Sampler, margin: float, tail: Floats) -> tupl
         kept &= np.where(clear | (margin == 0.0), ranked >= kth, ranked >= kth + margin)
         cut |= ranked < kth - margin
     if sampler.top_p < 1.0:
-        keep, drop = _top_p(np.where(cut, -np.inf, ranked), sampler.top_p, margin, tail)
+        keep, drop = _top_p(ranked, kept, cut, sampler.top_p, margin, tail)
         kept, cut = kept & keep, cut | drop
     return kept, cut
 
@@ -187,16 +187,26 @@ MASS_SLACK = 1e-6
 """Rounding of an engine's float32 sums of probabilities, as a share."""
 
 
-def _top_p(ranked: Floats, top_p: float, margin: float, tail: Floats) -> tuple[Mask, Mask]:
-    """A token stays while the mass before it is below top_p; the order among near-equals is open."""
+def _top_p(ranked: Floats, kept: Mask, cut: Mask, top_p: float, margin: float, tail: Floats) -> tuple[Mask, Mask]:
+    """A token stays while the share of mass before it is below top_p; the order among near-equals is open.
+
+    kept, cut: surely kept and surely cut by what came before; the mass of tokens that are neither is open too.
+    """
     mass = np.exp(ranked)
-    total = mass.sum(axis=1, keepdims=True)
-    running = np.concatenate((np.zeros((len(ranked), 1)), np.cumsum(mass, axis=1)), axis=1)
-    least = np.take_along_axis(running, _count_above(ranked, ranked + margin, "left"), 1)
-    most = np.take_along_axis(running, _count_above(ranked, ranked - margin, "right"), 1) - mass
+    most_mass, least_mass = np.where(cut, 0.0, mass), np.where(kept, mass, 0.0)
+    least = _running(least_mass, _count_above(ranked, ranked + margin, "left"))
+    most = _running(most_mass, _count_above(ranked, ranked - margin, "right")) - most_mass
     wobble = 1.0 + np.expm1(margin) + MASS_SLACK
-    drop = least / (total + tail[:, None]) >= top_p * wobble
-    return most / total * wobble < top_p, np.logical_and(drop, np.isfinite(ranked))
+    total = most_mass.sum(axis=1, keepdims=True) + tail[:, None]
+    drop = least >= top_p * wobble * total
+    keep = most * wobble < top_p * least_mass.sum(axis=1, keepdims=True)
+    return keep, np.logical_and(drop, np.isfinite(ranked))
+
+
+def _running(mass: Floats, count: Ids) -> Floats:
+    """Per cell, the mass of the first `count` cells of its row."""
+    sums = np.concatenate((np.zeros((len(mass), 1)), np.cumsum(mass, axis=1)), axis=1)
+    return np.take_along_axis(sums, count, 1)
 
 
 def _count_above(ranked: Floats, line: Floats, side: Literal["left", "right"]) -> Ids:

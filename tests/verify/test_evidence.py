@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from logproof.verify import conformal, evalue
+
+
+def test_calibrator() -> None:
+    assert evalue.from_p(1.0) == pytest.approx(math.log(0.5))
+    assert evalue.from_p(0.01) == pytest.approx(math.log(0.5 * 0.01**-0.5))
+    assert evalue.from_p(0.0) == math.inf
+    grid = (np.arange(100_000) + 0.5) / 100_000
+    assert np.mean([math.exp(evalue.from_p(float(p))) for p in grid[::10]]) == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize(("p", "kappa"), [(-0.1, 0.5), (1.1, 0.5), (0.5, 0.0), (0.5, 1.0), (math.nan, 0.5)])
+def test_calibrator_out_of_range(p: float, kappa: float) -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        evalue.from_p(p, kappa)
+
+
+def test_products_and_averages() -> None:
+    assert evalue.product([math.log(2), math.log(3)]) == pytest.approx(math.log(6))
+    assert evalue.product([]) == 0.0
+    assert evalue.average([math.log(2), math.log(4)]) == pytest.approx(math.log(3))
+    with pytest.raises(ValueError, match="no e-values"):
+        evalue.average([])
+
+
+def slow_e_bh(es: list[float], level: float) -> list[bool]:
+    m = len(es)
+    best = 0
+    for k in range(1, m + 1):
+        if sum(e >= m / (level * k) for e in es) >= k:
+            best = k
+    line = m / (level * best) if best else math.inf
+    return [e >= line for e in es]
+
+
+@given(st.lists(st.floats(0.01, 1000), min_size=1, max_size=12, unique=True), st.sampled_from([0.01, 0.05, 0.2]))
+def test_e_bh_equals_the_plain_form(es: list[float], level: float) -> None:
+    assert evalue.e_bh([math.log(e) for e in es], level) == slow_e_bh(es, level)
+
+
+def test_e_bh_by_hand() -> None:
+    assert evalue.e_bh([math.log(90), math.log(45), 0.0], 0.05) == [True, True, False]
+    assert evalue.e_bh([math.log(50), 0.0, 0.0], 0.05) == [False] * 3
+    assert evalue.e_bh([], 0.05) == []
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30), st.sampled_from([0.01, 0.1, 0.5]))
+def test_mismatch_bet_equals_the_plain_form(bits: list[bool], p0: float) -> None:
+    wealth = 0.0
+    for b in evalue.BETS:
+        run = 1.0
+        for m in bits:
+            run *= 1 + min(b, 0.99 / p0) * (m - p0)
+        wealth += run / len(evalue.BETS)
+    assert evalue.mismatch_log_e(bits, p0)[-1] == pytest.approx(math.log(wealth))
+
+
+def test_mismatch_bet_is_fair_and_grows() -> None:
+    rng = np.random.default_rng(1)
+    honest = [evalue.mismatch_log_e(rng.random(300) < 0.02, 0.02).max() for _ in range(300)]
+    assert np.mean(np.array(honest) >= math.log(20)) <= 0.05
+    fraud = [evalue.mismatch_log_e(rng.random(300) < 0.1, 0.02)[-1] for _ in range(50)]
+    assert np.median(fraud) > math.log(100)
+    assert evalue.mismatch_log_e([False, True], 0.0).tolist() == [0.0, math.inf]
+    with pytest.raises(ValueError, match="p0"):
+        evalue.mismatch_log_e([True], 1.0)
+
+
+def test_margin_bet_is_fair_and_sees_sizes() -> None:
+    null = evalue.null_shares([9000, 60, 40, 30, 20, 15, 10, 5, 1, 2])
+    assert null.sum() == pytest.approx(1.0)
+    rng = np.random.default_rng(2)
+    honest = [evalue.bins_log_e(rng.choice(10, 300, p=null), null).max() for _ in range(300)]
+    assert np.mean(np.array(honest) >= math.log(20)) <= 0.05
+    other = null.copy()
+    other[6:] += 0.02
+    other /= other.sum()
+    fraud = [evalue.bins_log_e(rng.choice(10, 300, p=other), null)[-1] for _ in range(50)]
+    assert np.median(fraud) > math.log(100)
+    with pytest.raises(ValueError, match="share is 0"):
+        evalue.bins_log_e(np.array([0]), np.array([1.0, 0.0]))
+
+
+def test_smoothing_never_makes_the_first_bin_rarer_than_honest_rares() -> None:
+    assert evalue.null_shares([10, 0, 0]).tolist() == pytest.approx([10 / 16, 3 / 16, 3 / 16])
+
+
+def test_sprt() -> None:
+    assert evalue.sprt(2, 3, 0.01, 0.5) == pytest.approx(2 * math.log(50) + 3 * math.log(0.5 / 0.99))
+    with pytest.raises(ValueError, match="order"):
+        evalue.sprt(1, 1, 0.5, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("length", "index"), [(1, 0), (15, 0), (16, 1), (63, 1), (64, 2), (255, 2), (256, 3), (9999, 3)]
+)
+def test_buckets(length: int, index: int) -> None:
+    assert conformal.bucket(length) == index
+
+
+def test_no_bucket_below_one() -> None:
+    with pytest.raises(ValueError, match="length"):
+        conformal.bucket(0)
+
+
+def test_conformal_p_by_hand() -> None:
+    assert conformal.p_value([1.0, 2.0, 3.0], 2.0) == 3 / 4
+    assert conformal.p_value([1.0, 2.0, 3.0], 9.0) == 1 / 4 == conformal.least_p(3)
+    assert conformal.p_value([], 9.0) == 1.0
+    assert conformal.two_sided_p([1.0, 2.0, 3.0], 0.0) == 0.5
+    assert conformal.two_sided_p([1.0, 2.0, 3.0], 2.0) == 1.0
+    for bad in (([1.0], math.nan), ([math.nan], 1.0)):
+        with pytest.raises(ValueError, match="not measured"):
+            conformal.p_value(*bad)
+
+
+def test_conformal_p_is_valid() -> None:
+    rng = np.random.default_rng(3)
+    hits = [conformal.p_value(rng.normal(size=39).tolist(), float(rng.normal())) <= 0.05 for _ in range(2000)]
+    assert 0.03 < np.mean(hits) < 0.07
+
+
+def test_calibration_sizes() -> None:
+    assert conformal.needed(0.01) == 99
+    assert conformal.needed(0.01 / 3) == 299
+    assert conformal.least_p(conformal.needed(0.05)) <= 0.05
+    assert conformal.trials_for(0.01) == 299
+    assert conformal.trials_for(0.001) == 2995
+    with pytest.raises(ValueError, match="level"):
+        conformal.needed(0.0)
+
+
+@given(st.integers(0, 50), st.integers(0, 50))
+def test_clopper_pearson_inverts_the_binomial(hits: int, more: int) -> None:
+    trials = hits + more
+    low, high = conformal.clopper_pearson(hits, trials)
+    assert 0.0 <= low <= high <= 1.0
+    if trials and hits < trials:
+        assert stats.binom.cdf(hits, trials, high) == pytest.approx(0.025, abs=1e-9)
+    if hits:
+        assert stats.binom.sf(hits - 1, trials, low) == pytest.approx(0.025, abs=1e-9)
+
+
+def test_rates() -> None:
+    assert conformal.clopper_pearson(0, 0) == (0.0, 1.0)
+    assert conformal.upper_rate(0, 299) == pytest.approx(0.00997, abs=1e-5)
+    with pytest.raises(ValueError, match="3 of 2"):
+        conformal.clopper_pearson(3, 2)
