@@ -1,0 +1,122 @@
+"""What every dialect must keep, ours or a third party's: call `check_leaf` for each leaf, and `check_shape` once.
+
+A dialect decides every leaf for every class of value: sent (the body differs from the baseline at the claimed
+pointer only, and at declared constants), no-op (the body stays as it was) or refused with a reason; it never
+raises anything else, keeps no state, and streams only when asked.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from logproof.errors import InvalidRequest, RequestRefused
+from logproof.ir.facts import Facts
+from logproof.ir.leaves import active_leaves, leaf_paths
+from logproof.ir.message import Message
+from logproof.ir.request import Input, Request
+from logproof.models.client import Lowered, lower
+from logproof.models.dialect import Dialect
+from logproof.models.lowering import resolve
+from logproof.models.matrix import FULL_FACTS, MESSAGES, SAMPLES, baseline, with_leaf
+
+ENDPOINTS = {"known": FULL_FACTS, "unknown": Facts()}
+"""Facts to lower against: everything known and on, and nothing known."""
+
+
+def samples(leaf: str) -> list[object]:
+    """One value of every class that matters for a leaf."""
+    if leaf.startswith("input.messages."):
+        return [MESSAGES[leaf.removeprefix("input.messages.")]]
+    return list(SAMPLES[leaf])
+
+
+def request_with(dialect: Dialect, facts: Facts, leaf: str, value: object) -> Request:
+    """The dialect's plain request with one leaf set, and with what that leaf cannot stand without."""
+    name = "input.messages" if leaf.startswith("input.messages.") else leaf
+    return with_leaf(baseline(dialect, facts), name, value)
+
+
+def check_shape(dialect: Dialect) -> None:
+    """The class itself: id, channels with a guarantee in words, paths."""
+    assert dialect.id.isidentifier()
+    assert all(text for text in dialect.channels.values())
+    assert dialect.path(baseline(dialect, Facts())).startswith("/")
+    assert not vars(dialect), "a dialect holds no state"
+
+
+def check_leaf(dialect: Dialect, facts: Facts, leaf: str, value: object) -> None:
+    """One leaf with one value: sent, no-op or refused, and the body bears it out."""
+    request = request_with(dialect, facts, leaf, value)
+    try:
+        lowered = lower(request, dialect, facts)
+    except (RequestRefused, InvalidRequest) as refused:
+        check_refusal(refused, request)
+        return
+    assert lower(request, dialect, facts) == lowered, "lowering twice gives the same"
+    decisions = {d.leaf: d for d in lowered.decisions}
+    assert set(decisions) == set(active_leaves(request))
+    decision = decisions[leaf]
+    if decision.kind == "sent":
+        assert decision.pointer is not None
+        resolve(_body(lowered), decision.pointer)
+    else:
+        assert decision.kind == "no-op"
+        assert decision.reason
+    plain = baseline(dialect, facts)
+    check_difference(lower(plain, dialect, facts), lowered, _changed(plain, request))
+    assert not lowered.wire.stream or request.schedule.stream
+
+
+def check_refusal(refused: RequestRefused | InvalidRequest, request: Request) -> None:
+    """A refusal names leaves that were set, each with a reason that the dialect gave."""
+    if isinstance(refused, InvalidRequest):
+        return
+    assert refused.refusals
+    for leaf, reason in refused.refusals:
+        assert leaf in active_leaves(request)
+        assert reason
+        assert "makes no decision" not in reason, f"{leaf} is undecided"
+
+
+def check_difference(base: Lowered, lowered: Lowered, changed: set[str]) -> None:
+    """The two bodies differ only where a changed leaf, or a declared constant, claims a pointer."""
+    both = (base, lowered)
+    claims = {d.pointer for made in both for d in made.decisions if d.pointer and d.leaf in changed}
+    claims |= {c.pointer for made in both for c in made.constants}
+    for pointer in _differences(_body(base), _body(lowered), ""):
+        near = [c for c in claims if f"{pointer}/".startswith(f"{c}/") or f"{c}/".startswith(f"{pointer}/")]
+        assert near, f"{pointer} changed, and nothing that changed claims it"
+
+
+def _body(lowered: Lowered) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(lowered.wire.body)
+    return body
+
+
+def _differences(a: Any, b: Any, at: str) -> list[str]:
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = [*a, *(k for k in b if k not in a)]
+        return [p for k in keys for p in _differences(a.get(k, ...), b.get(k, ...), f"{at}/{_escape(k)}")]
+    return [] if a == b else [at]
+
+
+def _changed(a: Request, b: Request) -> set[str]:
+    """Leaves that are set differently in two requests."""
+    one, two = active_leaves(a), active_leaves(b)
+    return {leaf for leaf in {*one, *two} if one.get(leaf) != two.get(leaf)}
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def leaves() -> tuple[str, ...]:
+    """All leaves that a dialect must decide."""
+    return leaf_paths()
+
+
+def active_leaves_of(messages: tuple[Message, ...]) -> set[str]:
+    """Features that messages show."""
+    leaves = active_leaves(Request("m", Input(messages=messages)))
+    return {leaf.removeprefix("input.messages.") for leaf in leaves if leaf.startswith("input.messages.")}
