@@ -33,7 +33,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     max_model_len: tokens of context. max_logprobs: widest top-k. vocab_size: ids below it are valid.
     fields: route -> names of the body fields that the server's OpenAPI document lists.
     logprobs_mode: what sampled logprobs were measured to be logprobs of; prompt logprobs are raw in either mode.
-    routes: paths that the server lists. tokenizer: it serves /tokenize and /detokenize.
+    routes: paths that the server lists. tokenizer: it serves /tokenize and /detokenize. api_version: version of
+    the API that the caller's own headers ask for, where a wire has one.
     """
 
     engine: str | None = None
@@ -49,6 +50,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     tokenizer: bool = False
     fingerprint: str | None = None
     deterministic: bool | None = None
+    api_version: str | None = None
     plugin: Plugin | None = None
     sources: dict[str, str] = {}
 

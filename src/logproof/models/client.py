@@ -67,7 +67,7 @@ def lower(request: Request, dialect: Dialect, facts: Facts, drop: Collection[str
     wire = WireRequest(
         path=dialect.path(request),
         body=msgspec.json.encode(ledger.body),
-        headers=dialect.headers,
+        headers=dialect.request_headers(facts),
         stream=dialect.streams(ledger),
     )
     return Lowered(wire, decisions, tuple(ledger.constants))

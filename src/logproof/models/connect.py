@@ -6,7 +6,7 @@ async with connect("http://127.0.0.1:8000", dialect="auto") as connection:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -74,12 +74,18 @@ async def connect(url: str, options: Options | None = None) -> AsyncIterator[Con
     named = get_dialect(options.dialect) if options.dialect != "auto" else None
     place = open_endpoint(url, options, named.auth if named else "bearer")
     async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
-        facts = options.facts or await _probed(transport, must_tell=named is None)
+        facts = with_version(options.facts or await _probed(transport, must_tell=named is None), options.headers)
         dialect = named or best_dialect(facts)
         model = choose_model(options.model, facts)
         tokenizer = _tokenizer(options.tokenizer, facts, transport, model)
         client = Client(transport, dialect, facts, tokenizer=tokenizer if options.texts else None, drop=options.drop)
         yield Connection(client, place, facts, transport, tokenizer, model)
+
+
+def with_version(facts: Facts, headers: Mapping[str, str]) -> Facts:
+    """Facts with the API version that the caller's headers ask for, if any: dialects decide leaves by it."""
+    version = next((v for k, v in headers.items() if k.lower() == "anthropic-version"), None)
+    return facts if version is None else msgspec.structs.replace(facts, api_version=version)
 
 
 async def _probed(transport: Transport, *, must_tell: bool) -> Facts:

@@ -34,6 +34,10 @@ class Dialect(ABC):
     auth: ClassVar[AuthStyle] = "bearer"
     headers: ClassVar[tuple[tuple[str, str], ...]] = ()
 
+    def request_headers(self, facts: Facts) -> tuple[tuple[str, str], ...]:
+        """Headers of a request beside the endpoint's own and its key."""
+        return self.headers
+
     @abstractmethod
     def path(self, request: Request) -> str:
         """Path below the endpoint's root, beginning with `/`."""
