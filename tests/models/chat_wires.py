@@ -42,7 +42,7 @@ def message_of(wire: dict[str, Any]) -> Message:
     """One message of a recorded body."""
     content = wire.get("content")
     if wire["role"] == "tool":
-        return Message("tool", (ToolResultPart(wire["tool_call_id"], content),))
+        return Message("tool", (ToolResultPart(wire["tool_call_id"], str(content)),))
     parts: list[Part] = [TextPart(content)] if isinstance(content, str) else []
     if isinstance(content, list):
         parts = [TextPart(p["text"]) if p["type"] == "text" else ImagePart(url=p["image_url"]["url"]) for p in content]

@@ -19,7 +19,7 @@ from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 from logproof.ir.response import Labels, Meaning, Tokens, TopK, Usage
 from logproof.ir.tokens import placeholder_id
-from logproof.models import columns, structured
+from logproof.models import columns, pieces, structured
 from logproof.models.completions import token_ids
 
 OPENAI_WIDEST = 20
@@ -228,10 +228,19 @@ def check_count(scored: int, usage: Usage, server: Server, stopped: int, path: s
 
 
 def check_text(entries: Sequence[Entry], text: str, path: str) -> None:
-    """Check that the tokens' bytes begin with the text, for replies that bring no ids. Raises BadReply."""
+    """Check that tokens named by their texts join to the choice's text: then none is missing or out of place.
+
+    Tokens beyond the text are those of a stop. Engines that decode each token alone give U+FFFD for a part of a
+    character (models/pieces.py). Raises BadReply.
+    """
     joined = b"".join(bytes(e.bytes) if e.bytes is not None else e.token.encode() for e in entries)
-    if not joined.startswith(text.encode()):
-        raise BadReply("the scored tokens do not join to the text", path=path)
+    if joined.startswith(text.encode()):
+        return
+    texts = [e.token for e in entries]
+    partial = any(pieces.PARTIAL in t for t in texts)
+    if not partial or (pieces.join(texts, text) is None and pieces.join(texts[:-1], text) is None):
+        hint = "ask for ids where the endpoint gives them, or use its native dialect"
+        raise BadReply("the scored tokens do not join to the text", path=path, hint=hint)
 
 
 def breakdown(

@@ -190,9 +190,10 @@ def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usag
         stopped = sum(c.finish.reason != "length" for c in choices)
         chat.check_count(sum(counts), usage, server, stopped, "/choices")
     for wire, choice in zip(reply.choices, choices, strict=True):
-        if server is None and not choice.reasoning and not choice.tool_calls:
-            text = choice.text or choice.refusal or ""
-            chat.check_text(_entries(wire), text, f"/choices/{choice.index}/logprobs")
+        entries = _entries(wire)
+        named = wire.token_ids is not None and all(placeholder_id(e.token) is not None for e in entries)
+        if not named and not choice.reasoning and not choice.tool_calls:
+            chat.check_text(entries, choice.text or choice.refusal or "", f"/choices/{choice.index}/logprobs")
 
 
 def notes(choices: Sequence[Choice], usage: Usage) -> tuple[str, ...]:

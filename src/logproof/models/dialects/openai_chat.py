@@ -187,7 +187,7 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
 def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
     s, engine = request.sampling, facts.engine
     if s.max_tokens == 0:
-        ledger.refuse("sampling.max_tokens", "servers of this wire refuse 0 tokens; ask for 1", "max_tokens 1")
+        ledger.refuse("sampling.max_tokens", "servers of this wire refuse 0 tokens; ask for 1")
     if (s.temperature or 0) > 2 and engine != "sglang":
         ledger.refuse("sampling.temperature", "a temperature is at most 2 on this wire")
     for name in ("frequency_penalty", "presence_penalty"):
