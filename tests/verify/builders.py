@@ -6,15 +6,16 @@ import hashlib
 
 import msgspec
 import numpy as np
+from hypothesis import settings
 from numpy.typing import NDArray
 
 from logproof.verify import artifact as art
-from logproof.verify import distance, noise, seedreplay
+from logproof.verify import distance, noise
 from logproof.verify.columns import Columns, make
-from logproof.verify.policy import Engine, Policy, Rates
-from logproof.verify.profiles import profile
+from logproof.verify.policy import Engine, Policy
 from logproof.verify.support import Sampler
 
+quick = settings(deadline=None, max_examples=40)
 VOCAB = 200
 EOS = 0
 PLAIN = Sampler(1.0)
@@ -60,12 +61,11 @@ def draw(z: Array, sampler: Sampler, seed: int) -> list[int]:
     """The SplitMix profile's draws from full rows."""
     if sampler.greedy:
         return [int(t) for t in z.argmax(axis=1)]
-    steps = noise.cpu_step_seeds(seed, len(z))
-    every = np.arange(z.shape[1])[None, :]
-    return [
-        int((masked(row, sampler) + noise.splitmix_gumbel(s[None], every)[0]).argmax())
-        for row, s in zip(z, steps, strict=True)
-    ]
+    every = np.arange(z.shape[1])[None, :].repeat(len(z), axis=0)
+    noises = noise.splitmix_gumbel(noise.cpu_step_seeds(seed, len(z)), every)
+    cut = sampler.top_k or sampler.top_p < 1.0 or sampler.min_p
+    rows = np.array([masked(row, sampler) for row in z]) if cut else z / sampler.temperature
+    return [int(t) for t in (rows + noises).argmax(axis=1)]
 
 
 def record(z: Array, ids: list[int], k: int) -> Columns:
@@ -172,22 +172,3 @@ def policy(**fields: object) -> Policy:
         exact=1e-4,
     )
     return msgspec.structs.replace(base, **fields)
-
-
-def honest_noise(
-    count: int, n: int, sampler: Sampler, size: float, k: int = 20
-) -> tuple[list[float], Rates, distance.Sigma, list[float]]:
-    """tz scores, rates, sigma and surprise-free calibration of `count` honest noisy pairs."""
-    pairs, bins = [], np.zeros(seedreplay.BINS, np.int64)
-    for i in range(count):
-        z = logits(n, 1000 + i)
-        mine = noisy(z, 5000 + i, size)
-        ids = draw(mine, sampler, i)
-        own, theirs = record(mine, ids, k), record(z, ids, 2 * k)
-        pairs.append(distance.pair(own, theirs))
-        redraw = seedreplay.redraw(theirs, sampler, profile("v1-cpu-splitmix"), i, 3, vocab_size=VOCAB)
-        bins += np.bincount(seedreplay.margin_bins(redraw), minlength=seedreplay.BINS)
-    half = count // 2
-    sigma = distance.fit_sigma(pairs[:half])
-    scores = sorted(distance.tz(p, sigma) for p in pairs[half:])
-    return scores, Rates(margins=tuple(bins.tolist()), tokens=count * n), sigma, []

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from logproof.verify import columns as cols
 from logproof.verify.support import Sampler
-from verify.builders import VOCAB, draw, log_softmax, logits, record
+from verify.builders import VOCAB, draw, log_softmax, logits, quick, record
 
 
 def test_ragged_rows_are_padded_and_sorted() -> None:
-    c = cols.make([5, 9], [-1.0, None], [[4, 5], [9]], [[-2.0, -1.0], [-0.5]])
+    c = cols.make([5, 8], [-1.0, None], [[4, 5], [9]], [[-2.0, -1.0], [-0.5]])
     assert c.ids.tolist() == [[5, 4], [9, cols.NO_ID]]
     assert c.logprobs.tolist() == [[-1.0, -2.0], [-0.5, -np.inf]]
     assert np.isnan(c.sampled_logprobs[1])
@@ -19,6 +19,10 @@ def test_ragged_rows_are_padded_and_sorted() -> None:
     assert (len(c), c.width) == (2, 2)
     assert len(c.head(1)) == 1
     assert c.narrow(1).ids.tolist() == [[5], [9]]
+
+
+def test_an_unreported_sampled_logprob_is_read_from_its_row() -> None:
+    assert cols.make([5], [None], [[4, 5]], [[-2.0, -1.0]]).sampled_logprobs.tolist() == [-1.0]
 
 
 def test_impossible_tokens_are_absent() -> None:
@@ -49,6 +53,7 @@ def test_lookup_finds_listed_and_sampled_only() -> None:
     assert np.isnan(found[0, 2:]).all()
 
 
+@quick
 @given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
 def test_floor_bounds_every_unlisted_token(seed: int, k: int, displaced: bool) -> None:
     z = logits(6, seed)

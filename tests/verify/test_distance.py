@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.verify import align, distance, gonka, lattice
 from logproof.verify.columns import Columns, floor, from_maps, make
 from logproof.verify.support import Sampler
-from verify.builders import FLAT, VOCAB, bfloat, draw, log_softmax, logits, noisy, record
+from verify.builders import FLAT, VOCAB, bfloat, draw, log_softmax, logits, noisy, quick, record
 
 maps = st.lists(
     st.dictionaries(st.integers(0, 9), st.floats(-30, -0.01), min_size=1, max_size=5), min_size=1, max_size=6
@@ -51,6 +51,7 @@ def same_tokens(a: list[dict[int, float]], b: list[dict[int, float]]) -> tuple[C
     return from_maps([0] * n, a[:n]), from_maps([0] * n, b[:n])
 
 
+@quick
 @given(maps, maps)
 def test_gonka_go_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[int, float]]) -> None:
     n = min(len(a), len(b))
@@ -59,6 +60,7 @@ def test_gonka_go_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[
     assert gonka.go_similarity(own, theirs) == pytest.approx(max(0.0, 1 - slow_go(a[:n], b[:n])))
 
 
+@quick
 @given(maps, st.lists(st.dictionaries(st.integers(0, 9), st.floats(-30, -0.01), max_size=5), min_size=1, max_size=6))
 def test_gonka_python_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[int, float]]) -> None:
     n = min(len(a), len(b))
@@ -105,8 +107,8 @@ def slow_pair(a: Columns, b: Columns) -> list[float]:
     return out
 
 
+@quick
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 8), st.floats(0, 1))
-@settings(max_examples=60)
 def test_pairs_equal_the_plain_form(seed: int, k: int, width: int, size: float) -> None:
     z = logits(5, seed, vocab=30)
     ids = draw(z, Sampler(1.0), seed)
@@ -141,8 +143,8 @@ def test_nothing_to_compare_is_nan() -> None:
         distance.pair(empty, empty.head(0))
 
 
+@quick
 @given(st.integers(0, 500))
-@settings(max_examples=25)
 def test_tz_equals_the_plain_form(seed: int) -> None:
     z = logits(4, seed)
     ids = draw(z, Sampler(1.0), seed)

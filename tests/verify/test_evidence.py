@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from logproof.verify import conformal, evalue
+from verify.builders import quick
 
 
 def test_calibrator() -> None:
@@ -43,6 +44,7 @@ def slow_e_bh(es: list[float], level: float) -> list[bool]:
     return [e >= line for e in es]
 
 
+@quick
 @given(st.lists(st.floats(0.01, 1000), min_size=1, max_size=12, unique=True), st.sampled_from([0.01, 0.05, 0.2]))
 def test_e_bh_equals_the_plain_form(es: list[float], level: float) -> None:
     assert evalue.e_bh([math.log(e) for e in es], level) == slow_e_bh(es, level)
@@ -54,6 +56,7 @@ def test_e_bh_by_hand() -> None:
     assert evalue.e_bh([], 0.05) == []
 
 
+@quick
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.sampled_from([0.01, 0.1, 0.5]))
 def test_mismatch_bet_equals_the_plain_form(bits: list[bool], p0: float) -> None:
     wealth = 0.0
@@ -67,7 +70,7 @@ def test_mismatch_bet_equals_the_plain_form(bits: list[bool], p0: float) -> None
 
 def test_mismatch_bet_is_fair_and_grows() -> None:
     rng = np.random.default_rng(1)
-    honest = [evalue.mismatch_log_e(rng.random(300) < 0.02, 0.02).max() for _ in range(300)]
+    honest = [evalue.mismatch_log_e(rng.random(300) < 0.02, 0.02).max() for _ in range(150)]
     assert np.mean(np.array(honest) >= math.log(20)) <= 0.05
     fraud = [evalue.mismatch_log_e(rng.random(300) < 0.1, 0.02)[-1] for _ in range(50)]
     assert np.median(fraud) > math.log(100)
@@ -80,7 +83,7 @@ def test_margin_bet_is_fair_and_sees_sizes() -> None:
     null = evalue.null_shares([9000, 60, 40, 30, 20, 15, 10, 5, 1, 2])
     assert null.sum() == pytest.approx(1.0)
     rng = np.random.default_rng(2)
-    honest = [evalue.bins_log_e(rng.choice(10, 300, p=null), null).max() for _ in range(300)]
+    honest = [evalue.bins_log_e(rng.choice(10, 300, p=null), null).max() for _ in range(150)]
     assert np.mean(np.array(honest) >= math.log(20)) <= 0.05
     other = null.copy()
     other[6:] += 0.02
@@ -140,6 +143,7 @@ def test_calibration_sizes() -> None:
         conformal.needed(0.0)
 
 
+@quick
 @given(st.integers(0, 50), st.integers(0, 50))
 def test_clopper_pearson_inverts_the_binomial(hits: int, more: int) -> None:
     trials = hits + more

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from logproof.errors import UsageError
 from logproof.verify import noise, profiles
+from verify.builders import quick
 
 MASK = 2**64 - 1
 
@@ -47,6 +48,7 @@ def test_splitmix_known_answers() -> None:
     ]
 
 
+@quick
 @given(st.integers(0, MASK))
 def test_splitmix_equals_the_integer_form(state: int) -> None:
     assert int(noise.splitmix64(np.array([state], np.uint64))[0]) == slow_mix(state)
@@ -82,6 +84,7 @@ def test_the_slow_murmur_has_its_known_answers() -> None:
     assert slow_murmur(b"The quick brown fox jumps over the lazy dog", 0) == 0x2E4FF723
 
 
+@quick
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 2**31 - 1), st.sampled_from([0, 0x9E3779B9]))
 def test_murmur_equals_the_byte_form(seed: int, position: int, token: int, domain: int) -> None:
     words = (seed & 0xFFFFFFFF, seed >> 32, position & 0xFFFFFFFF, token)
@@ -90,6 +93,7 @@ def test_murmur_equals_the_byte_form(seed: int, position: int, token: int, domai
     assert int(fast[0, 0]) == slow_murmur(data, domain)
 
 
+@quick
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
 def test_splitmix_gumbel_equals_the_scalar_form(step: int, token: int) -> None:
     bits = slow_mix((slow_mix(step) + (token + 1) * noise.GOLDEN) & MASK) >> 11

@@ -12,7 +12,7 @@ from logproof.errors import ArtifactError
 from logproof.verify import pack
 from logproof.verify.columns import Columns, make
 from logproof.verify.support import Sampler
-from verify.builders import draw, logits, record
+from verify.builders import draw, logits, quick, record
 
 
 def equal(a: Columns, b: Columns) -> bool:
@@ -29,6 +29,7 @@ rows = st.lists(
 )
 
 
+@quick
 @given(rows, st.data())
 def test_round_trip_is_exact(maps: list[dict[int, float]], data: st.DataObject) -> None:
     ids = [data.draw(st.sampled_from([*m, 3])) for m in maps]

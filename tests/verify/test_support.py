@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.errors import UsageError
@@ -12,7 +12,7 @@ from logproof.verify.columns import NO_ID, from_maps, make
 from logproof.verify.profiles import profile
 from logproof.verify.support import Sampler, bending, claimed, support
 from verify import builders
-from verify.builders import VOCAB, bfloat, draw, log_softmax, logits, masked, noisy, record
+from verify.builders import VOCAB, bfloat, draw, log_softmax, logits, masked, noisy, quick, record
 
 SPLITMIX = profile("v1-cpu-splitmix")
 samplers = st.builds(
@@ -24,8 +24,8 @@ samplers = st.builds(
 )
 
 
+@quick
 @given(st.integers(0, 5000), samplers, st.integers(1, 60), st.booleans(), st.floats(0, 0.02))
-@settings(max_examples=150)
 def test_support_is_sound(seed: int, sampler: Sampler, k: int, coarse: bool, slack: float) -> None:
     """What is called kept is kept and what is called cut is cut in the full row; the normaliser lies in its bounds."""
     z = logits(5, seed, vocab=60)
@@ -47,8 +47,8 @@ def test_support_is_sound(seed: int, sampler: Sampler, k: int, coarse: bool, sla
         assert not got.sampled_cut()[i]
 
 
+@quick
 @given(st.integers(0, 500), samplers)
-@settings(max_examples=40)
 def test_whole_rows_decide_every_token(seed: int, sampler: Sampler) -> None:
     z = logits(4, seed, vocab=40)
     got = support(record(z, draw(z, sampler, seed), 40), sampler, vocab_size=40)
@@ -72,8 +72,8 @@ def test_sampled_scores() -> None:
     assert not got.sampled_cut().any()
 
 
+@quick
 @given(st.integers(0, 10_000), samplers, st.integers(1, 30))
-@settings(max_examples=150)
 def test_an_honest_record_never_contradicts_itself(seed: int, sampler: Sampler, k: int) -> None:
     z = logits(12, seed)
     c = record(z, draw(z, sampler, seed), k)
@@ -83,8 +83,8 @@ def test_an_honest_record_never_contradicts_itself(seed: int, sampler: Sampler, 
     assert got.capped() <= got.tolerance
 
 
+@quick
 @given(st.integers(0, 3000), samplers, st.sampled_from([16, 256, 1024]))
-@settings(max_examples=60)
 def test_rounding_within_the_recorded_step_is_no_contradiction(seed: int, sampler: Sampler, grid: int) -> None:
     z = logits(12, seed)
     c = record(z, draw(z, sampler, seed), 15)
@@ -175,7 +175,7 @@ def test_greedy_gaps_treat_ties_as_a_set() -> None:
     assert sampling.greedy_gaps(apart).tolist() == [0.0]
 
 
-def z_scores(true: Sampler, told: Sampler, k: int, count: int = 120) -> list[float]:
+def z_scores(true: Sampler, told: Sampler, k: int, count: int = 60) -> list[float]:
     out = []
     for i in range(count):
         z = logits(40, 20_000 + i)
@@ -190,8 +190,8 @@ def test_honest_surprise_is_near_standard_normal(told: Sampler, k: int) -> None:
     if k < told.top_k or (told.top_p < 1.0 and k < 30):
         return
     z = z_scores(told, told, k)
-    assert abs(np.mean(z)) < 0.35
-    assert 0.8 < np.std(z) < 1.25
+    assert abs(np.mean(z)) < 0.45
+    assert 0.75 < np.std(z) < 1.3
 
 
 def test_surprise_sees_other_temperatures() -> None:

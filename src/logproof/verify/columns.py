@@ -92,17 +92,18 @@ def pad(rows: Sequence[Sequence[float]], fill: float) -> NDArray[np.float64]:
 
 
 def sort_rows(sampled_ids: Ids, sampled_logprobs: Floats, ids: NDArray[np.float64], logprobs: Floats) -> Columns:
-    """Columns with entries in their order; entries of logprob -inf are dropped (an impossible token)."""
+    """Columns with entries in their order; entries of logprob -inf are dropped (an impossible token).
+
+    A sampled logprob that was not reported is read from its row, where the row lists the token.
+    """
     if ids.shape != logprobs.shape:
         raise ValueError(f"ids of shape {ids.shape} and logprobs of shape {logprobs.shape}")
     ids = np.where(np.isneginf(logprobs), NO_ID, ids)
     order = np.lexsort((ids, -logprobs), axis=1)
-    return Columns(
-        sampled_ids,
-        sampled_logprobs,
-        np.take_along_axis(ids, order, 1).astype(np.int64),
-        np.take_along_axis(logprobs, order, 1),
-    )
+    table, values = np.take_along_axis(ids, order, 1).astype(np.int64), np.take_along_axis(logprobs, order, 1)
+    listed = np.where(table == sampled_ids[:, None], values, -np.inf).max(axis=1, initial=-np.inf)
+    silent = np.isnan(sampled_logprobs) & np.isfinite(listed)
+    return Columns(sampled_ids, np.where(silent, listed, sampled_logprobs), table, values)
 
 
 def lookup(columns: Columns, ids: Ids) -> Floats:

@@ -17,6 +17,7 @@ from logproof.verify.artifact import Artifact
 from logproof.verify.columns import Columns
 from logproof.verify.offline import Offline, seed_obstacle
 from logproof.verify.policy import Policy
+from logproof.verify.support import claimed
 from logproof.verify.verdict import Finding, Reason
 
 LEAST_ENTROPY = 5.0
@@ -48,7 +49,8 @@ def check(artifact: Artifact, offline: Offline, verifier: Columns, replay_mode: 
     runs."""
     if offline.columns is None or artifact.logprobs is None:
         raise ValueError("an artifact without columns was replayed")
-    plain = offline.sampler is not None and offline.sampler.plain
+    drawn_from = claimed(artifact.sampling, "raw")
+    plain = not isinstance(drawn_from, str) and drawn_from.plain
     wrong = misalignment(offline.columns, verifier, artifact.logprobs.mode, replay_mode, same_when_plain=plain)
     if wrong is not None:
         return [Finding(test="align", outcome="unknown", reason=wrong.reason, detail=wrong.detail)]

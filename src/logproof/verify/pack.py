@@ -1,8 +1,8 @@
 """Columns as few bytes: the packed twin of an artifact's positions.
 
-Layout: magic, CRC-32 of the rest, one header (struct), then one zlib stream of byte planes. Ids are split by column (all best ids, all
-second ids, ...) and by byte, logprobs are steps from one entry to the next below it, so that equal things
-lie together. The sampled token is an index into its row, or stands apart.
+Layout: magic, CRC-32 of the rest, one header (struct), then one zlib stream of byte planes. Ids are split by column
+(all best ids, all second ids, ...) and by byte, logprobs are steps from one entry to the next below it, so that equal
+things lie together. The sampled token is an index into its row, or stands apart.
 Measured on SmolLM2-135M, k = 5: 16.7 bytes a position in fixed steps of 1/1024, 27 in float32; k = 20: 51 and 73.
 Packing is exact: what the format cannot hold is refused, not rounded (`to_fixed` rounds, on purpose, before).
 """

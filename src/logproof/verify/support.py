@@ -20,6 +20,10 @@ GREEDY_BELOW = 1e-5
 """Temperatures below it are greedy, as vLLM takes them."""
 
 
+MASS_SLACK = 1e-6
+"""Rounding of an engine's float32 sums of probabilities, as a share."""
+
+
 class Sampler(msgspec.Struct, frozen=True):
     """What is done to a distribution before the draw. top_k 0, top_p 1, min_p 0 are off."""
 
@@ -115,9 +119,9 @@ def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_siz
     ids, logprobs = with_sampled(columns)
     scores = logprobs / sampler.temperature
     margin = 2.0 * slack / sampler.temperature
-    tail = _tail(columns, sampler, margin, vocab_size)
+    tail, least_tail = _tail(columns, sampler, margin, vocab_size), _least_tail(columns, sampler, vocab_size)
     order = np.argsort(-scores, axis=1, kind="stable")
-    kept, cut = _cuts(np.take_along_axis(scores, order, 1), sampler, margin, tail)
+    kept, cut = _cuts(np.take_along_axis(scores, order, 1), sampler, margin, tail, least_tail)
     back = np.argsort(order, axis=1)
     real = np.isfinite(scores)
     same = (ids == columns.sampled_ids[:, None]) & real
@@ -126,7 +130,7 @@ def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_siz
     mass = np.exp(scores)
     lowest_cut = (cut & ~same).any(axis=1)
     with np.errstate(divide="ignore"):
-        low = np.log((mass * kept).sum(axis=1))
+        low = np.log((mass * kept).sum(axis=1) + (least_tail if sampler.top_p == 1.0 else 0.0))
         high = np.log((mass * ~cut).sum(axis=1) + np.where(lowest_cut, 0.0, tail))
     return Support(ids, scores, kept, cut, np.where(same.any(axis=1), same.argmax(axis=1), -1), low, high)
 
@@ -164,8 +168,22 @@ def _tail(columns: Columns, sampler: Sampler, margin: float, vocab_size: int | N
     return np.asarray(bound, np.float64)
 
 
-def _cuts(ranked: Floats, sampler: Sampler, margin: float, tail: Floats) -> tuple[Mask, Mask]:
-    """Surely kept and surely cut for scores sorted downwards [n, m]. tail: most summed exp(score) of unlisted."""
+def _least_tail(columns: Columns, sampler: Sampler, vocab_size: int | None) -> Floats:
+    """Lower bound of the summed exp(score) of unlisted tokens, float64 [n]; 0 where min-p or top-k may cut them all."""
+    rest, t = np.exp(log_rest(columns)), sampler.temperature
+    if sampler.top_k > 0 or sampler.min_p > 0.0:
+        return np.zeros(len(rest))
+    rest = np.where(rest < MASS_SLACK, 0.0, rest - MASS_SLACK)
+    if t >= 1.0:
+        return np.asarray(rest * np.exp(floor(columns) * (1.0 / t - 1.0)), np.float64)
+    if vocab_size is None:
+        return np.zeros(len(rest))
+    count = np.maximum(vocab_size - columns.present.sum(axis=1), 1)
+    return np.asarray(count ** (1.0 - 1.0 / t) * rest ** (1.0 / t), np.float64)
+
+
+def _cuts(ranked: Floats, sampler: Sampler, margin: float, tail: Floats, least_tail: Floats) -> tuple[Mask, Mask]:
+    """Surely kept and surely cut for scores sorted downwards [n, m]. tails: bounds of unlisted summed exp(score)."""
     kept, cut = np.ones(ranked.shape, np.bool_), np.zeros(ranked.shape, np.bool_)
     if sampler.min_p > 0.0:
         line = ranked[:, :1] + np.log(sampler.min_p)
@@ -178,16 +196,14 @@ def _cuts(ranked: Floats, sampler: Sampler, margin: float, tail: Floats) -> tupl
         kept &= np.where(clear | (margin == 0.0), ranked >= kth, ranked >= kth + margin)
         cut |= ranked < kth - margin
     if sampler.top_p < 1.0:
-        keep, drop = _top_p(ranked, kept, cut, sampler.top_p, margin, tail)
+        keep, drop = _top_p(ranked, kept, cut, sampler.top_p, margin, (least_tail, tail))
         kept, cut = kept & keep, cut | drop
     return kept, cut
 
 
-MASS_SLACK = 1e-6
-"""Rounding of an engine's float32 sums of probabilities, as a share."""
-
-
-def _top_p(ranked: Floats, kept: Mask, cut: Mask, top_p: float, margin: float, tail: Floats) -> tuple[Mask, Mask]:
+def _top_p(
+    ranked: Floats, kept: Mask, cut: Mask, top_p: float, margin: float, tails: tuple[Floats, Floats]
+) -> tuple[Mask, Mask]:
     """A token stays while the share of mass before it is below top_p; the order among near-equals is open.
 
     kept, cut: surely kept and surely cut by what came before; the mass of tokens that are neither is open too.
@@ -197,9 +213,9 @@ def _top_p(ranked: Floats, kept: Mask, cut: Mask, top_p: float, margin: float, t
     least = _running(least_mass, _count_above(ranked, ranked + margin, "left"))
     most = _running(most_mass, _count_above(ranked, ranked - margin, "right")) - most_mass
     wobble = 1.0 + np.expm1(margin) + MASS_SLACK
-    total = most_mass.sum(axis=1, keepdims=True) + tail[:, None]
+    total = most_mass.sum(axis=1, keepdims=True) + tails[1][:, None]
     drop = least >= top_p * wobble * total
-    keep = most * wobble < top_p * least_mass.sum(axis=1, keepdims=True)
+    keep = most * wobble < top_p * (least_mass.sum(axis=1, keepdims=True) + tails[0][:, None])
     return keep, np.logical_and(drop, np.isfinite(ranked))
 
 

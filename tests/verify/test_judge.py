@@ -1,0 +1,425 @@
+"""From artifact and replay to verdict, with the cases that others got wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+import pytest
+
+from logproof.verify import artifact as art
+from logproof.verify import conformal, distance, offline, online, sampling, seedreplay
+from logproof.verify.columns import Columns, make
+from logproof.verify.judge import Replay, ReplayFailure, judge
+from logproof.verify.policy import Holdout, Policy, Rates, SelfTest
+from logproof.verify.profiles import profile
+from logproof.verify.support import Sampler
+from logproof.verify.verdict import Finding, Verdict
+from verify.builders import PLAIN, VOCAB, artifact, bfloat, change, draw, logits, noisy, policy, record
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+replace = msgspec.structs.replace
+N = 120
+
+
+def replayed(columns: Columns, **fields: object) -> Replay:
+    base = Replay(
+        method="prefill", method_reason="stock", mode="raw", columns=columns, endpoint="http://t", fingerprint="fp-1"
+    )
+    return replace(base, **fields)
+
+
+def finding(verdict: Verdict, test: str) -> Finding:
+    return next(f for f in verdict.findings if f.test == test)
+
+
+def exact(sampler: Sampler = PLAIN, seed: int = 7, n: int = N) -> tuple[art.Artifact, Replay]:
+    z = logits(n, 99)
+    ids = draw(z, sampler, seed)
+    return artifact(record(z, ids, 20), sampler, seed), replayed(record(z, ids, 40))
+
+
+@pytest.mark.parametrize("sampler", [PLAIN, Sampler(0.8, 15), Sampler(1.0, 0, 0.9), Sampler(0.0)])
+def test_an_honest_exact_artifact_is_valid_and_replayed(sampler: Sampler) -> None:
+    got = judge(*exact(sampler), policy(), NOW)
+    assert (got.status, got.level, got.exit_code) == ("valid", "replayed", 0), got.reasons
+    assert got.context.method == "prefill"
+    assert got.context.policy_digest == policy().digest
+
+
+@pytest.mark.parametrize("at", [0, 57, N - 1])
+def test_every_edited_token_is_found_at_its_position(at: int) -> None:
+    made, _ = exact()
+    z = logits(N, 99)
+    ids = list(made.tokens.completion_ids or ())
+    ids[at] = (ids[at] + 1) % VOCAB
+    cheat = artifact(record(z, ids, 20))
+    got = judge(cheat, None, None, NOW)
+    assert (got.status, finding(got, "S4").reason) == ("invalid", "self_replay")
+    assert f"token {at} " in finding(got, "S4").detail
+
+
+def test_edited_logprobs_are_found_at_their_position() -> None:
+    made, replay = exact()
+    rows = art.columns(made)
+    edited = rows.logprobs.copy()
+    edited[40] -= 0.5
+    drawn = rows.sampled_logprobs.copy()
+    drawn[40] -= 0.5
+    cheat = artifact(
+        make(
+            rows.sampled_ids,
+            drawn.astype(np.float32).astype(np.float64),
+            rows.ids.tolist(),
+            edited.astype(np.float32).astype(np.float64).tolist(),
+        )
+    )
+    got = judge(cheat, replay, policy(), NOW)
+    assert finding(got, "S1").outcome == "fail"
+    assert "1 of 120 positions" in finding(got, "S1").detail
+    assert "first 40" in finding(got, "S1").detail
+
+
+def test_prefill_attack_with_honest_logprobs() -> None:
+    """Another model writes, the claimed one scores: distance is exactly 0, the draws are not its own."""
+    z = logits(N, 99)
+    foreign = draw(noisy(z, 1, 1.0), PLAIN, 7)
+    cheat = artifact(record(z, foreign, 20))
+    got = judge(cheat, replayed(record(z, foreign, 40)), policy(), NOW)
+    assert finding(got, "S1").outcome == "pass"
+    assert finding(got, "S1").statistic["max_abs"] == 0.0
+    assert finding(got, "S4").outcome == finding(got, "S2").outcome == "fail"
+    assert got.status == "invalid"
+
+
+def test_low_ranks_under_a_greedy_claim() -> None:
+    z = logits(40, 99)
+    order = np.argsort(-z, axis=1)
+    deep = [int(t) for t in order[:, 30]]
+    greedy = Sampler(0.0)
+    got = judge(artifact(record(z, deep, 20), greedy), replayed(record(z, deep, 20)), policy(), NOW)
+    assert got.status == "invalid"
+    assert finding(got, "S2g").outcome == finding(got, "S4").outcome == "fail"
+    tied = bfloat(z, 8.0)
+    ids = [int(np.flatnonzero(row == row.max())[-1]) for row in tied]
+    fair = judge(artifact(record(tied, ids, 20), greedy), replayed(record(tied, ids, 20)), policy(), NOW)
+    assert fair.status == "valid", fair.reasons
+
+
+def test_tokens_outside_top_k() -> None:
+    z = logits(40, 99)
+    ids = draw(z, PLAIN, 7)
+    told = Sampler(1.0, 3)
+    got = judge(artifact(record(z, ids, 20), told), replayed(record(z, ids, 40)), policy(), NOW)
+    assert "cannot be drawn" in finding(got, "S4").detail
+    assert finding(got, "S3").outcome == "fail"
+
+
+def test_unlike_modes_are_inconclusive() -> None:
+    """A processed record at T = 0.7 against a raw replay is no mismatch of models."""
+    z = logits(N, 99)
+    hot = Sampler(0.7)
+    ids = draw(z, hot, 7)
+    made = artifact(record(z / 0.7, ids, 20), hot)
+    assert made.logprobs is not None
+    told = change(made, logprobs=replace(made.logprobs, mode="processed"))
+    got = judge(told, replayed(record(z, ids, 40)), policy(mode="processed"), NOW)
+    assert (got.status, finding(got, "align").reason) == ("inconclusive", "modes_differ")
+    silent = change(made, logprobs=replace(made.logprobs, mode="unknown"))
+    got = judge(silent, replayed(record(z, ids, 40)), policy(), NOW)
+    assert (got.status, finding(got, "align").reason) == ("inconclusive", "mode_unknown")
+
+
+def test_a_replay_that_enforced_nothing_gives_no_distance() -> None:
+    made, _ = exact()
+    other = draw(logits(N, 99), PLAIN, 8)
+    got = judge(made, replayed(record(logits(N, 99), other, 40)), policy(), NOW)
+    assert (got.status, finding(got, "align").reason) == ("inconclusive", "replay_not_enforced")
+    assert not any(f.test == "S1" for f in got.findings)
+
+
+@pytest.mark.parametrize("reason", ["engine_error", "engine_cannot_replay", "replay_not_enforced"])
+def test_a_failing_engine_is_never_the_artifacts_guilt_nor_a_pass(reason: str) -> None:
+    made, _ = exact()
+    failure = msgspec.convert({"reason": reason, "detail": "HTTP 400"}, ReplayFailure)
+    got = judge(made, failure, policy(), NOW)
+    assert (got.status, got.exit_code, finding(got, "S1").reason) == ("inconclusive", 2, reason)
+
+
+def test_malformed_ids_are_invalid_before_any_engine() -> None:
+    made, replay = exact()
+    cheat = change(made, tokens=replace(made.tokens, completion_ids=(VOCAB, *(made.tokens.completion_ids or ())[1:])))
+    for answer in (None, replay, ReplayFailure(reason="engine_cannot_replay", detail="HTTP 400")):
+        got = judge(cheat, answer, policy(), NOW)
+        assert (got.status, got.findings[0].reason) == ("invalid", "token_out_of_range")
+    assert not offline.check(cheat).replayable
+
+
+def test_texts_only_are_inconclusive_not_fraud() -> None:
+    made, _ = exact()
+    bare = change(made, tokens=art.TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None)
+    got = judge(bare, None, policy(), NOW)
+    assert got.status == "inconclusive"
+    assert any(f.reason == "no_token_ids" for f in got.findings)
+    quiet = change(made, positions=None, logprobs=None)
+    assert any(f.reason == "no_logprobs" for f in judge(quiet, None, policy(), NOW).findings)
+
+
+def test_without_replay_or_policy_nothing_is_valid() -> None:
+    made, replay = exact()
+    assert finding(judge(made, None, policy(), NOW), "S1").reason == "not_replayed"
+    got = judge(made, replay, None, NOW)
+    assert (got.status, finding(got, "S1").reason) == ("inconclusive", "profile_uncalibrated")
+
+
+def test_an_expired_policy_is_stale() -> None:
+    got = judge(*exact(), policy(), datetime(2027, 6, 1, tzinfo=UTC))
+    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "stale")
+
+
+def test_model_identity() -> None:
+    made, replay = exact()
+    got = judge(made, replay, policy(model_id="other"), NOW)
+    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "model_identity")
+    assert judge(made, replay, policy(model_id="other", pin_model=True), NOW).status == "invalid"
+    model = replace(made.claim.model, weights_digest="aa")
+    claimed = change(made, claim=replace(made.claim, model=model))
+    assert judge(claimed, replay, policy(weights_digest="bb"), NOW).status == "inconclusive"
+    assert judge(claimed, replay, policy(weights_digest="aa"), NOW).status == "valid"
+
+
+@pytest.mark.parametrize("fields", [{"method": "decode"}, {"mode": "processed"}, {"k": 5}])
+def test_a_policy_for_another_case_does_not_speak(fields: dict[str, object]) -> None:
+    got = judge(*exact(), policy(**fields), NOW)
+    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "profile_uncalibrated")
+
+
+def test_an_executor_chosen_seed_gives_no_credit() -> None:
+    made, replay = exact()
+    free = change(made, sampling=replace(made.sampling, seed=art.Seed(value=7, origin="executor")))
+    got = judge(free, replay, policy(), NOW)
+    assert (got.status, got.level) == ("valid", "sampled")
+    assert finding(got, "seed").reason == "seed_unbound"
+    strict = judge(free, replay, policy(require="replayed"), NOW)
+    assert strict.status == "inconclusive"
+    assert "may have chosen the seed" in strict.reasons[0]
+    lie = change(made, sampling=replace(made.sampling, seed=art.Seed(value=8, origin="executor")))
+    assert judge(lie, replay, policy(), NOW).status == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda a: change(a, sampling=replace(a.sampling, presence_penalty=1.0)), "presence_penalty bends"),
+        (lambda a: change(a, sampling=replace(a.sampling, top_p=None)), "unresolved"),
+        (lambda a: change(a, sampling=replace(a.sampling, seed=None)), "no seed is recorded"),
+        (lambda a: change(a, choice=art.ChoiceRef(n=2, index=1)), "one of 2 choices"),
+        (lambda a: engine(a, spec_decode=True), "speculative"),
+        (lambda a: change(a, claim=replace(a.claim, sampler_profile="v1-gpu-exp")), "no sampler profile"),
+        (lambda a: change(a, claim=replace(a.claim, sampler_profile="made-up")), "no sampler profile"),
+    ],
+)
+def test_draws_that_cannot_be_repeated_say_why(edit: object, words: str) -> None:
+    made, replay = exact()
+    assert callable(edit)
+    got = judge(edit(made), replay, policy(), NOW)
+    assert got.status in ("valid", "inconclusive")
+    assert got.level != "replayed"
+    assert words in finding(got, "S4").detail
+
+
+def engine(made: art.Artifact, **fields: object) -> art.Artifact:
+    claim = replace(made.claim, engine=replace(made.claim.engine, **fields))
+    return change(made, claim=claim)
+
+
+def test_the_profile_follows_from_the_engine_or_a_selftest() -> None:
+    made, replay = exact()
+    unnamed = change(made, claim=replace(made.claim, sampler_profile=None))
+    assert judge(unnamed, replay, policy(), NOW).level == "replayed"
+    nameless = engine(unnamed, version=None)
+    assert judge(nameless, replay, policy(), NOW).level == "sampled"
+    murmur = change(made, claim=replace(made.claim, sampler_profile="v2-gpu-murmur3"))
+    assert "no sampler profile" in finding(judge(murmur, replay, policy(), NOW), "S4").detail
+    shown = policy(selftest=SelfTest(profile="v2-gpu-murmur3", tokens=2000, violations=0))
+    assert finding(judge(murmur, replay, shown, NOW), "S4").outcome == "fail"
+
+
+def silent(columns: Columns) -> Columns:
+    """One entry a row that is not the sampled token, whose logprob is not reported."""
+    others = [[int(t == 0)] for t in columns.sampled_ids]
+    return make(columns.sampled_ids, [None] * N, others, [[-0.5]] * N)
+
+
+def test_unreported_sampled_logprobs() -> None:
+    one = policy(k=1)
+    for sampler, test in ((Sampler(0.0), "S2g"), (PLAIN, "S2")):
+        made, replay = exact(sampler)
+        lost = artifact(silent(replay.columns), sampler, k=1)
+        assert finding(judge(lost, replay, one, NOW), "S4").reason == "no_logprobs"
+        got = judge(lost, replayed(silent(replay.columns)), one, NOW)
+        assert finding(got, test).reason == "no_logprobs"
+        assert got.status == "inconclusive"
+        assert made.positions is not None
+        listed = change(made, positions=replace(made.positions, sampled=(None,) * N))
+        assert finding(judge(listed, replay, policy(), NOW), "S4").outcome == "pass"
+
+
+def test_a_wrong_end_is_invalid() -> None:
+    made, replay = exact()
+    assert judge(change(made, end=replace(made.end, finish_reason="stop")), replay, policy(), NOW).status == "invalid"
+    got = judge(change(made, end=replace(made.end, finish_reason=None)), replay, policy(), NOW)
+    assert (got.status, finding(got, "S6").reason) == ("inconclusive", "end_unknown")
+
+
+def test_certain_texts_say_nothing_about_the_sampler() -> None:
+    z = logits(N, 99, spread=600.0)
+    ids = draw(z, PLAIN, 7)
+    got = judge(artifact(record(z, ids, 20)), replayed(record(z, ids, 40)), policy(), NOW)
+    assert finding(got, "S3").reason == "low_entropy"
+    assert got.status == "inconclusive"
+
+
+def test_open_distributions_say_nothing_about_the_sampler() -> None:
+    hot = Sampler(2.0)
+    z = logits(N, 99)
+    ids = draw(z, hot, 7)
+    got = judge(artifact(record(z, ids, 3), hot, k=3), replayed(record(z, ids, 3)), policy(k=3), NOW)
+    assert finding(got, "S3").reason == "sampler_unknown"
+
+
+def test_the_lattice_is_noted() -> None:
+    z = bfloat(logits(N, 99, spread=4.0))
+    ids = draw(z, PLAIN, 7)
+    c = record(z, ids, 20)
+    lying = judge(artifact(c, dtype="float32"), None, None, NOW)
+    assert finding(lying, "S0b").reason == "lattice"
+    assert finding(judge(artifact(c, dtype="bfloat16"), None, None, NOW), "S0b").reason is None
+    other = artifact(record(logits(N, 99), draw(logits(N, 99), PLAIN, 7), 20), dtype="bfloat16")
+    assert finding(judge(other, None, None, NOW), "S0b").reason == "lattice"
+    for dtype in (None, "int4"):
+        assert not any(f.test == "S0b" for f in judge(artifact(c, dtype=dtype), None, None, NOW).findings)
+    coarse = artifact(c, dtype="float32")
+    assert coarse.logprobs is not None
+    rough = change(coarse, logprobs=replace(coarse.logprobs, step=0.01))
+    assert not any(f.test == "S0b" for f in judge(rough, None, None, NOW).findings)
+
+
+SIZE = 0.02
+"""Noise of the logits of honest pairs, nats."""
+
+
+def honest_pair(i: int, sampler: Sampler, n: int = 40) -> tuple[Columns, Columns]:
+    z = logits(n, 1000 + i)
+    mine = noisy(z, 5000 + i, SIZE)
+    ids = draw(mine, sampler, i)
+    return record(mine, ids, 20), record(z, ids, 40)
+
+
+@pytest.fixture(scope="module")
+def calibrated() -> Policy:
+    pairs = [honest_pair(i, PLAIN) for i in range(160)]
+    matched = [distance.pair(a, b) for a, b in pairs]
+    sigma = distance.fit_sigma(matched[:40])
+    bins = np.zeros(seedreplay.BINS, np.int64)
+    for i, (_, theirs) in enumerate(pairs):
+        again = seedreplay.redraw(theirs, PLAIN, profile("v1-cpu-splitmix"), i, 3, vocab_size=VOCAB)
+        bins += np.bincount(seedreplay.margin_bins(again), minlength=seedreplay.BINS)
+    z = [sampling.surprise(sampling.outcomes(b, PLAIN, VOCAB)).z for _, b in pairs[40:]]
+    scores = {"tz": tuple(distance.tz(p, sigma) for p in matched[40:]), "surprise": tuple(z)}
+    gaps = int(
+        sum((sampling.greedy_gaps(b) > 0.125).sum() for _, b in [honest_pair(i, Sampler(0.0)) for i in range(40)])
+    )
+    rates = Rates(margins=tuple(bins.tolist()), tokens=6400, greedy_beyond=gaps, greedy_tokens=1600)
+    return policy(
+        exact=None,
+        level=0.05,
+        sigma=sigma,
+        scores={"1": scores},
+        rates=rates,
+        holdout={"1": Holdout(sequences=200, alarms=1)},
+    )
+
+
+def test_noisy_honest_pairs_are_valid_at_the_stated_rate(calibrated: Policy) -> None:
+    alarms, levels = 0, []
+    for i in range(60):
+        own, theirs = honest_pair(500 + i, PLAIN)
+        got = judge(artifact(own, seed=500 + i), replayed(theirs), calibrated, NOW)
+        alarms += got.status == "invalid"
+        levels.append(got.level)
+    assert conformal.clopper_pearson(alarms, 60)[0] <= 0.05
+    assert levels.count("replayed") > 45
+    assert got.context.false_positive_measured == (1, 200)
+
+
+def test_noisy_frauds_are_found(calibrated: Policy) -> None:
+    own, theirs = honest_pair(700, PLAIN)
+    z = logits(40, 1700)
+    coarse = noisy(z, 1, 0.3)
+    ids = draw(coarse, PLAIN, 700)
+    weights = judge(artifact(record(coarse, ids, 20), seed=700), replayed(record(z, ids, 40)), calibrated, NOW)
+    assert finding(weights, "S1").outcome == "fail"
+    foreign = draw(noisy(z, 2, 1.5), PLAIN, 700)
+    honest = noisy(z, 5700, SIZE)
+    writer = judge(artifact(record(honest, foreign, 20), seed=700), replayed(record(z, foreign, 40)), calibrated, NOW)
+    assert finding(writer, "S1").outcome == "pass"
+    assert finding(writer, "S2").outcome == "fail"
+    assert len(own) == len(theirs)
+
+
+def test_noisy_greedy_pairs(calibrated: Policy) -> None:
+    greedy = Sampler(0.0)
+    own, theirs = honest_pair(800, greedy)
+    assert judge(artifact(own, greedy), replayed(theirs), calibrated, NOW).status == "valid"
+    z = logits(40, 1800)
+    order = np.argsort(-z, axis=1)
+    second = [int(t) for t in order[:, 3]]
+    cheat = judge(artifact(record(z, second, 20), greedy), replayed(record(z, second, 40)), calibrated, NOW)
+    assert finding(cheat, "S2g").outcome == "fail"
+    no_rates = replace(calibrated, rates=Rates())
+    got = judge(artifact(own, greedy), replayed(theirs), no_rates, NOW)
+    assert finding(got, "S2g").reason == "profile_uncalibrated"
+
+
+def test_uncalibrated_lengths_are_inconclusive(calibrated: Policy) -> None:
+    own, theirs = honest_pair(900, PLAIN)
+    bare = replace(calibrated, scores={}, rates=Rates())
+    got = judge(artifact(own, seed=900), replayed(theirs), bare, NOW)
+    assert got.status == "inconclusive"
+    assert finding(got, "S1").reason == finding(got, "S2").reason == "profile_uncalibrated"
+    assert "59 are needed" in finding(got, "S1").detail
+
+
+def test_too_good_is_a_note(calibrated: Policy) -> None:
+    own, _ = honest_pair(900, PLAIN)
+    got = judge(artifact(own, seed=900), replayed(own), calibrated, NOW)
+    assert (finding(got, "N1").outcome, finding(got, "N1").reason) == ("note", "too_good")
+
+
+def test_nothing_to_compare(calibrated: Policy) -> None:
+    own, theirs = honest_pair(900, PLAIN)
+    empty = make(own.sampled_ids, [None] * 40, [[]] * 40, [[]] * 40)
+    for used in (calibrated, policy()):
+        hollow = artifact(empty, k=0, seed=900)
+        got = judge(
+            hollow,
+            replayed(replace(theirs, ids=empty.ids, logprobs=empty.logprobs, sampled_logprobs=empty.sampled_logprobs)),
+            replace(used, k=0),
+            NOW,
+        )
+        assert finding(got, "S1").reason == "no_logprobs"
+
+
+def test_request_evidence_adds_up(calibrated: Policy) -> None:
+    own, theirs = honest_pair(900, PLAIN)
+    honest = judge(artifact(own, seed=900), replayed(theirs), calibrated, NOW)
+    z = logits(40, 1900)
+    foreign = draw(noisy(z, 2, 1.5), PLAIN, 900)
+    cheat = judge(artifact(record(z, foreign, 20), seed=900), replayed(record(z, foreign, 40)), calibrated, NOW)
+    assert honest.log_e < 2.0 < cheat.log_e
+    bare = change(artifact(own), positions=None, logprobs=None)
+    checked = offline.check(bare)
+    with pytest.raises(ValueError, match="without columns"):
+        online.check(bare, checked, theirs, "raw", calibrated)
