@@ -134,13 +134,13 @@ def _lower_model(request: Request, facts: Facts, ledger: Ledger) -> None:
 
 
 def _lower_input(request: Request, facts: Facts, ledger: Ledger) -> None:
-    ledger.send("input.text", "/text")
     ids = request.input.token_ids or ()
-    ledger.send("input.token_ids", "/input_ids", list(ids))
     _check_vocabulary("input.token_ids", ids, facts, ledger)
     limit, wanted = facts.max_model_len, len(ids) + (request.sampling.max_tokens or 0)
     if limit is not None and wanted > limit:
         ledger.refuse("input.token_ids", f"{len(ids)} ids and the tokens asked make {wanted}, over {limit} of context")
+    ledger.send("input.text", "/text")
+    ledger.send("input.token_ids", "/input_ids", list(ids))
     ledger.constant("/return_prompt_token_ids", True, "ids are the independent count of the prompt")
 
 
@@ -160,9 +160,21 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.constant(f"{SAMPLING}/temperature", DEFAULT_TEMPERATURE, "the server's default, said out loud")
     if s.max_tokens is None:
         ledger.constant(f"{SAMPLING}/max_new_tokens", DEFAULT_MAX_TOKENS, "the server's default, said out loud")
+    _check_ranges(request, ledger)
+    _check_vocabulary("sampling.logit_bias", tuple(s.logit_bias or ()), facts, ledger, fatal=False)
     for name in ("temperature", "top_p", "top_k", "n", "frequency_penalty", "presence_penalty"):
         ledger.send(f"sampling.{name}", f"{SAMPLING}/{name}")
     ledger.send("sampling.max_tokens", f"{SAMPLING}/max_new_tokens")
+    ledger.send("sampling.stop", f"{SAMPLING}/stop", list(s.stop or ()))
+    ledger.send("sampling.logit_bias", f"{SAMPLING}/logit_bias", {str(k): v for k, v in (s.logit_bias or {}).items()})
+    if not facts.deterministic:
+        ledger.refuse("sampling.seed", "this server ignores seeds unless it runs with --enable-deterministic-inference")
+    ledger.send("sampling.seed", f"{SAMPLING}/sampling_seed")
+
+
+def _check_ranges(request: Request, ledger: Ledger) -> None:
+    """Refuse what the server answers with a 400."""
+    s = request.sampling
     if s.top_p is not None and not 0 < s.top_p <= 1:
         ledger.refuse("sampling.top_p", "this server takes values above 0 and up to 1")
     if s.top_k is not None and s.top_k < 1 and s.top_k != -1:
@@ -170,21 +182,10 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
     for name in ("frequency_penalty", "presence_penalty"):
         if abs(getattr(s, name) or 0) > 2:
             ledger.refuse(f"sampling.{name}", "this server takes values from -2 to 2")
-    _lower_seed(s.seed, facts, ledger)
-    ledger.send("sampling.stop", f"{SAMPLING}/stop", list(s.stop or ()))
     if len(s.stop or ()) > MAX_STOPS:
         ledger.refuse("sampling.stop", f"this server takes at most {MAX_STOPS} stop strings")
-    bias = s.logit_bias or {}
-    ledger.send("sampling.logit_bias", f"{SAMPLING}/logit_bias", {str(k): v for k, v in bias.items()})
-    _check_vocabulary("sampling.logit_bias", tuple(bias), facts, ledger, fatal=False)
-
-
-def _lower_seed(seed: int | None, facts: Facts, ledger: Ledger) -> None:
-    if not facts.deterministic:
-        ledger.refuse("sampling.seed", "this server ignores seeds unless it runs with --enable-deterministic-inference")
-    if seed is not None and not -(2**63) <= seed < 2**63:
+    if s.seed is not None and not -(2**63) <= s.seed < 2**63:
         ledger.refuse("sampling.seed", "this server takes 64-bit seeds")
-    ledger.send("sampling.seed", f"{SAMPLING}/sampling_seed")
 
 
 def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -196,21 +197,21 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
     start = -1 if scoring.prompt is None else 0
     ledger.constant("/logprob_start_len", start, "0 scores every position, with the null on the first; -1 none")
     ledger.constant("/return_text_in_logprobs", True, "texts beside ids")
-    width = asked_width(request)
-    for leaf in ("scoring.prompt", "scoring.sampled"):
-        ledger.send(leaf, "/top_logprobs_num", width)
-        if getattr(scoring, leaf[8:]):
-            _check_width(leaf, width, facts, ledger)
-    labels = scoring.label_ids or ()
-    ledger.send("scoring.label_ids", "/token_ids_logprob", list(labels))
+    width, labels = asked_width(request), scoring.label_ids or ()
+    _check_width("scoring.prompt", scoring.prompt, facts, ledger)
+    _check_width("scoring.sampled", scoring.sampled, facts, ledger)
     _check_vocabulary("scoring.label_ids", labels, facts, ledger, fatal=False)
     if request.sampling.max_tokens == 0:
         ledger.refuse("scoring.label_ids", "label scores belong to sampled tokens; ask for at least 1 token")
+    ledger.send("scoring.prompt", "/top_logprobs_num", width)
+    ledger.send("scoring.sampled", "/top_logprobs_num", width)
+    ledger.send("scoring.label_ids", "/token_ids_logprob", list(labels))
     if scoring.sampled is not None or labels:
         _pin_processors(request, ledger)
 
 
-def _check_width(leaf: str, width: int, facts: Facts, ledger: Ledger) -> None:
+def _check_width(leaf: str, width: int | None, facts: Facts, ledger: Ledger) -> None:
+    width = width or 0
     if facts.vocab_size is None and width > MAX_BLIND_WIDTH:
         ledger.refuse(leaf, f"the vocabulary size is unknown: ask at most {MAX_BLIND_WIDTH}")
     if facts.vocab_size is not None and width > facts.vocab_size:
@@ -229,21 +230,21 @@ def _pin_processors(request: Request, ledger: Ledger) -> None:
 def _lower_output(request: Request, ledger: Ledger) -> None:
     output = request.output
     structured.refuse_broken(output, ledger)
-    schema = msgspec.json.encode(output.json_schema).decode()
-    ledger.send("output.json_schema", f"{SAMPLING}/json_schema", schema)
-    ledger.send("output.json_object", f"{SAMPLING}/json_schema", '{"type":"object"}')
-    ledger.send("output.regex", f"{SAMPLING}/regex")
-    ledger.send("output.choice", f"{SAMPLING}/regex", _alternatives(output.choice or ()))
-    ledger.send("output.grammar", f"{SAMPLING}/ebnf")
     for name in ("regex", "grammar"):
         if getattr(output, name) == "":
             ledger.refuse(f"output.{name}", "this server takes an empty one for none at all")
     if request.sampling.max_tokens == 0:
         for name in STRUCTURED:
             ledger.refuse(f"output.{name}", "structured output needs at least 1 token")
-    ledger.noop("output.name", "this wire has no name for a schema; it constrains nothing")
     if output.strict is False:
         ledger.refuse("output.strict", "the grammar is always strict on this wire")
+    schema = msgspec.json.encode(output.json_schema).decode()
+    ledger.send("output.json_schema", f"{SAMPLING}/json_schema", schema)
+    ledger.send("output.json_object", f"{SAMPLING}/json_schema", '{"type":"object"}')
+    ledger.send("output.regex", f"{SAMPLING}/regex")
+    ledger.send("output.choice", f"{SAMPLING}/regex", _alternatives(output.choice or ()))
+    ledger.send("output.grammar", f"{SAMPLING}/ebnf")
+    ledger.noop("output.name", "this wire has no name for a schema; it constrains nothing")
     ledger.noop("output.strict", "the grammar is always strict on this wire")
 
 
