@@ -11,7 +11,7 @@ import numpy as np
 from logproof.errors import BadReply, MissingChannel, OutputContractError
 from logproof.ir.facts import Facts
 from logproof.ir.request import STRUCTURED, Request
-from logproof.ir.response import Choice, Ids, Response, Tokens
+from logproof.ir.response import Choice, Floats, Ids, Response, Tokens, TopK
 
 
 def check(request: Request, response: Response, facts: Facts) -> None:
@@ -34,6 +34,10 @@ def _check_prompt(request: Request, response: Response) -> None:
     ids = request.input.token_ids
     if ids is not None and response.prompt_ids is not None and response.prompt_ids.tolist() != list(ids):
         raise BadReply("the server reports another prompt than the ids that were sent", path="/prompt_token_ids")
+    if response.prompt_ids is not None and response.usage.prompt not in (None, len(response.prompt_ids)):
+        raise BadReply(
+            f"{len(response.prompt_ids)} prompt token ids, usage says {response.usage.prompt}", path="/usage"
+        )
     if request.scoring.prompt is None:
         return
     prompt = response.prompt
@@ -102,8 +106,21 @@ def _check_tokens(tokens: Tokens, path: str) -> None:
         column = getattr(tokens, name)
         if column is not None and len(column) != n:
             raise BadReply(f"{len(column)} {name} for {n} logprobs", path=path)
-    if tokens.top is not None and len(tokens.top.offsets) != n + 1:
+    if tokens.top is None:
+        return
+    if len(tokens.top.offsets) != n + 1:
         raise BadReply(f"{len(tokens.top.offsets) - 1} top positions for {n} tokens", path=path)
+    if tokens.meaning == "raw":
+        _check_possible(tokens.logprobs, tokens.top, path)
+
+
+def _check_possible(own: Floats, top: TopK, path: str) -> None:
+    """No rival of a raw distribution is impossible: only a mask makes it so, and masks do not show in raw ones."""
+    impossible = np.add.reduceat(np.append(np.isneginf(top.logprobs), False), top.offsets[:-1], dtype=np.int64)
+    impossible[np.diff(top.offsets) == 0] = 0
+    bad = impossible > np.isneginf(own)
+    if bad.any():
+        raise BadReply("an impossible token among the best of a raw distribution", path=f"{path}/{int(np.argmax(bad))}")
 
 
 def _check_usage(response: Response) -> None:

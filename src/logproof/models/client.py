@@ -121,8 +121,9 @@ class Client:
     def read(self, request: Request, reply: WireReply) -> Response:
         """Lift and check a reply. Raises BadReply kinds, StatusError for an error inside a 200."""
         response = self.dialect.lift(request, self.dialect.reply_body(reply))
+        response = _as_measured(request, response, self.facts)
         channels.check(request, response, self.facts)
-        return _as_measured(request, response, self.facts)
+        return response
 
 
 def _as_measured(request: Request, response: Response, facts: Facts) -> Response:
