@@ -12,11 +12,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
+from fakes.server import FakeServer, Reply, Seen
 from logproof.errors import ServerFault
 from logproof.eval.prepare import Entry, Job, prepare
 from logproof.eval.runner import Ended, Policy, Runner
+from logproof.eval.session import Finished, Order, execute
 from logproof.eval.task import Settings
 from logproof.ir.facts import Facts
 from logproof.models.client import Client
@@ -33,11 +36,10 @@ Behave = Callable[[dict[str, Any]], dict[str, Any] | Exception | None]
 
 
 class ToyTokenizer:
-    """Words with the space before them, numbered as they come."""
+    """Words with the space before them; an id is a hash of its word, the same in every engine."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
-        self.words: list[str] = []
+        self.words: dict[int, str] = {}
 
     def pieces(self, text: str) -> list[str]:
         found = PIECE.findall(text)
@@ -45,10 +47,9 @@ class ToyTokenizer:
         return found
 
     def of(self, piece: str) -> int:
-        if piece not in self.ids:
-            self.ids[piece] = len(self.words)
-            self.words.append(piece)
-        return self.ids[piece]
+        found = int.from_bytes(hashlib.sha256(piece.encode()).digest()[:3], "big")
+        assert self.words.setdefault(found, piece) == piece
+        return found
 
     async def encode(self, text: str) -> tuple[int, ...]:
         return tuple(self.of(p) for p in self.pieces(text))
@@ -180,8 +181,39 @@ def fault(message: str = "engine fell over") -> ServerFault:
     return ServerFault(500, message)
 
 
+def stored(path: Path, conn: Connection, *names: str, resume: bool = False, **settings: Any) -> Finished:
+    """Run tasks into a store."""
+    order = Order(
+        entries=[(n, Settings(**settings)) for n in names], out=path, policy=Policy(4), resume=resume
+    )
+    return asyncio.run(execute(order, conn))
+
+
 @contextmanager
-def rows_file(tmp: Any, name: str, *rows: dict[str, Any]) -> Iterator[str]:
-    """A data directory with one split."""
-    (tmp / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    yield str(tmp)
+def serving(engine: ToyEngine) -> Iterator[FakeServer]:
+    """The toy engine behind real HTTP, as a vLLM that a probe recognises."""
+
+    def ids(seen: Seen) -> dict[str, Any]:
+        return {"tokens": [engine.tokenizer.of(p) for p in engine.tokenizer.pieces(seen.json()["prompt"])]}
+
+    def text(seen: Seen) -> dict[str, Any]:
+        return {"prompt": "".join(engine.tokenizer.words[i] for i in seen.json()["tokens"])}
+
+    def complete(seen: Seen) -> Any:
+        body = seen.json()
+        if body["max_tokens"] == 1 and body["prompt"] == "a":
+            return Reply(status=400, json={"error": {"message": "refused"}})
+        engine.seen.append(body)
+        own = engine.behave(body)
+        return Reply(status=500, json={"error": {"message": str(own)}}) if isinstance(own, Exception) else own or engine.answer(body)
+
+    schema = {"properties": {name: {} for name in FIELDS}}
+    body = {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+    with FakeServer() as fake:
+        fake.on("/v1/models", {"data": [{"id": "toy", "owned_by": "vllm", "max_model_len": 2048}]})
+        fake.on("/version", {"version": "0.32.0"})
+        fake.on("/openapi.json", {"paths": {"/v1/completions": {"post": body}, "/tokenize": {}, "/detokenize": {}}})
+        fake.on("/tokenize", ids)
+        fake.on("/detokenize", text)
+        fake.on("/v1/completions", complete)
+        yield fake
