@@ -17,7 +17,7 @@ import numpy as np
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Labels, Meaning, Tokens, TopK, Usage
+from logproof.ir.response import Choice, Citation, Labels, Meaning, Tokens, TopK, Usage
 from logproof.ir.tokens import placeholder_id
 from logproof.models import columns, pieces, structured
 from logproof.models.completions import token_ids
@@ -241,6 +241,34 @@ def check_text(entries: Sequence[Entry], text: str, path: str) -> None:
     if not partial or (pieces.join(texts, text) is None and pieces.join(texts[:-1], text) is None):
         hint = "ask for ids where the endpoint gives them, or use its native dialect"
         raise BadReply("the scored tokens do not join to the text", path=path, hint=hint)
+
+
+def check_forced(request: Request, choice: Choice, path: str) -> None:
+    """A server without a tool parser may answer a forced call with plain text."""
+    wanted = request.tools.choice or ""
+    if choice.refusal or choice.finish.reason in ("length", "content_filter"):
+        return
+    name = wanted.removeprefix("function:")
+    if name != wanted and {c.name for c in choice.tool_calls} != {name}:
+        raise MissingChannel(f"a call of {name} was forced and did not come", path=path)
+    if wanted == "required" and not choice.tool_calls:
+        raise MissingChannel("a tool call was required and did not come", path=path)
+
+
+def lift_citation(kind: str, fields: Mapping[str, object], item: object, offset: int = 0) -> Citation:
+    """A citation out of its fields; one of an unexpected type stays in `item` alone.
+
+    offset: characters of the choice's text before the piece that is cited.
+    """
+    url, title, start, end = (fields.get(n) for n in ("url", "title", "start_index", "end_index"))
+    return Citation(
+        kind=kind,
+        url=url if isinstance(url, str) else None,
+        title=title if isinstance(title, str) else None,
+        start=start + offset if isinstance(start, int) else None,
+        end=end + offset if isinstance(end, int) else None,
+        item=item,
+    )
 
 
 def breakdown(

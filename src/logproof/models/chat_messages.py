@@ -6,7 +6,6 @@ message with several results becomes one wire message each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from logproof.ir.facts import Facts
@@ -21,14 +20,12 @@ from logproof.ir.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from logproof.models.images import image_faults, image_url
 from logproof.models.lowering import Ledger
 
 POINTER = "/messages"
-DETAILS = ("low", "high", "auto", "original")
 REASONING_FIELD = {"vllm": "reasoning", "sglang": "reasoning_content"}
 """Field of an assistant message that takes back reasoning text; OpenAI's wire has none."""
-
-_MEDIA_TYPE = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+-]+")
 
 
 def lower_messages(messages: Sequence[Message], facts: Facts, ledger: Ledger, dialect: str) -> None:
@@ -63,7 +60,7 @@ def _part_faults(part: Part, role: str, facts: Facts, dialect: str) -> Iterator[
         case TextPart() if role == "tool":
             yield "input.messages.tool", "a tool message holds tool results, and no other part, on this wire"
         case ImagePart():
-            yield from _image_faults(part, role, facts)
+            yield from image_faults(part, role, facts)
         case ToolCallPart() if role != "assistant":
             yield "input.messages.tool_call", "tool calls stand in assistant messages on this wire"
         case ToolResultPart() if role != "tool":
@@ -77,20 +74,6 @@ def _part_faults(part: Part, role: str, facts: Facts, dialect: str) -> Iterator[
     signed = getattr(part, "opaque", None)
     if signed is not None and not isinstance(part, OpaquePart):
         yield "input.messages.opaque", f"{signed.dialect}'s {signed.kind} on a part has no place on this wire"
-
-
-def _image_faults(image: ImagePart, role: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    leaf = "input.messages.image"
-    if role != "user":
-        yield leaf, "images stand in user messages on this wire"
-    if (image.url is None) == (image.data is None):
-        yield leaf, "an image has either a url or data"
-    if image.data is not None and _MEDIA_TYPE.fullmatch(image.media_type or "") is None:
-        yield leaf, f"inline data needs a media type such as image/png, got {image.media_type!r}"
-    if image.detail is not None and image.detail not in DETAILS:
-        yield "input.messages.image_detail", f"detail is one of {', '.join(DETAILS)} on this wire"
-    if image.detail is not None and facts.engine == "vllm":
-        yield "input.messages.image_detail", "vLLM ignores it"
 
 
 def _prefill_faults(last: Message, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -163,9 +146,8 @@ def _content(parts: Sequence[Part] | None) -> object:
 
 
 def _image(image: ImagePart) -> dict[str, object]:
-    url = image.url if image.url is not None else f"data:{image.media_type};base64,{image.data}"
     detail = {"detail": image.detail} if image.detail is not None else {}
-    return {"type": "image_url", "image_url": {"url": url, **detail}}
+    return {"type": "image_url", "image_url": {"url": image_url(image), **detail}}
 
 
 def _call(call: ToolCallPart) -> dict[str, object]:

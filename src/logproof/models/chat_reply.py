@@ -180,7 +180,7 @@ def lift_choice(request: Request, wire: WireChoice, server: Server) -> Choice:
 def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usage: Usage, server: Server) -> None:
     """Compare scored tokens with usage and text, and forced tool calls with the calls that came."""
     for choice in choices:
-        _check_forced(request, choice)
+        chat.check_forced(request, choice, f"/choices/{choice.index}/message/tool_calls")
     scored = [c.tokens if c.tokens is not None else c.labels for c in choices]
     counts = [len(s.logprobs) for s in scored if s is not None]
     if not counts:
@@ -307,20 +307,7 @@ def _parsed(request: Request, message: WireMessage, finish: Finish, path: str) -
 def _citation(annotation: dict[str, object]) -> Citation:
     kind = str(annotation.get("type"))
     found = annotation.get(kind)
-    return lift_citation(kind, found if isinstance(found, dict) else {}, annotation)
-
-
-def lift_citation(kind: str, fields: dict[str, object], item: object) -> Citation:
-    """A citation out of its fields; one of an unexpected type stays in `item` alone."""
-    url, title, start, end = (fields.get(n) for n in ("url", "title", "start_index", "end_index"))
-    return Citation(
-        kind=kind,
-        url=url if isinstance(url, str) else None,
-        title=title if isinstance(title, str) else None,
-        start=start if isinstance(start, int) else None,
-        end=end if isinstance(end, int) else None,
-        item=item,
-    )
+    return chat.lift_citation(kind, found if isinstance(found, dict) else {}, annotation)
 
 
 def _turn(message: WireMessage, reasoning: str | None, calls: tuple[ToolCallPart, ...]) -> tuple[Part, ...]:
@@ -331,16 +318,3 @@ def _turn(message: WireMessage, reasoning: str | None, calls: tuple[ToolCallPart
     if message.refusal:
         parts.append(OpaquePart(Opaque(DIALECT, "refusal", message.refusal)))
     return (*parts, *calls)
-
-
-def _check_forced(request: Request, choice: Choice) -> None:
-    """A server without a tool parser may answer a forced call with plain text."""
-    wanted = request.tools.choice or ""
-    if choice.refusal or choice.finish.reason in ("length", "content_filter"):
-        return
-    path = f"/choices/{choice.index}/message/tool_calls"
-    name = wanted.removeprefix("function:")
-    if name != wanted and {c.name for c in choice.tool_calls} != {name}:
-        raise MissingChannel(f"a call of {name} was forced and did not come", path=path)
-    if wanted == "required" and not choice.tool_calls:
-        raise MissingChannel("a tool call was required and did not come", path=path)

@@ -31,7 +31,7 @@ def event(*choices: dict[str, Any], **chunk: Any) -> SseEvent:
 
 def delta(content: str | None = None, finish: str | None = None, index: int = 0, **more: Any) -> dict[str, Any]:
     fields = {k: more.pop(k) for k in ("tool_calls", "reasoning", "refusal", "annotations") if k in more}
-    shown = {"content": content, **fields}
+    shown: dict[str, Any] = {"content": content, **fields}
     return {"index": index, "delta": shown, "finish_reason": finish, **more}
 
 
