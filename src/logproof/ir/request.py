@@ -6,7 +6,10 @@ must be decided by the dialect (models/lowering.py). Tuples and dicts are not to
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
+import uuid
 from typing import Literal
 
 import msgspec
@@ -164,16 +167,42 @@ def validate(request: Request) -> None:
     empty input, a negative width or id, a non-finite number, more than one structured output.
     """
     try:
-        msgspec.convert(msgspec.to_builtins(request, str_keys=False), Request)
+        msgspec.convert(msgspec.to_builtins(request, str_keys=False, builtin_types=_NOT_JSON), Request)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
         raise InvalidRequest(f"request: {error}") from None
-    for check in (_check_input, _check_sampling, _check_scoring, _check_output):
+    for check in (_check_free, _check_input, _check_sampling, _check_scoring, _check_output):
         check(request)
 
 
 def _require(ok: bool, message: str) -> None:
     if not ok:
         raise InvalidRequest(message)
+
+
+_NOT_JSON = (bytes, bytearray, datetime.datetime, datetime.date, datetime.time, uuid.UUID, decimal.Decimal)
+"""Types that an encoder would turn into another text, such as base64, without a word."""
+
+
+def _check_free(request: Request) -> None:
+    """Free-form values go out as they are: what JSON cannot carry (NaN, bytes) would arrive as something else."""
+    values = {"options": request.options, "output.json_schema": request.output.json_schema, "tools": request.tools}
+    for name, value in values.items():
+        plain = msgspec.to_builtins(value, builtin_types=_NOT_JSON) if isinstance(value, Tools) else value
+        _require(_is_json(plain), f"{name} holds a value that is no JSON")
+
+
+def _is_json(value: object) -> bool:
+    match value:
+        case None | bool() | int() | str():
+            return True
+        case float():
+            return math.isfinite(value)
+        case list() | tuple():
+            return all(_is_json(item) for item in value)
+        case dict():
+            return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+        case _:
+            return False
 
 
 def _check_input(request: Request) -> None:

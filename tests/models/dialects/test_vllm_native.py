@@ -372,7 +372,7 @@ ROW = {"8": entry(-0.5, 1, "b"), "9": entry(-3.0, 7, "c")}
     [
         ([None], [5, 8], None, "1 entries for 2 prompt token ids"),
         ([None], [5], 12, "12"),
-        ([None, ROW], [5, 9], 3, "usage.prompt_tokens says 3"),
+        ([None, ROW], [5, 9], 3, "usage says 3"),
         ([None, {"8": entry(-0.5, 1)}, None], [5, 8, 9], None, "token 9 is not among"),
         ([{"5": entry(-1.0, 1)}, {"8": entry(-0.5, 1)}], [5, 8], None, "first prompt token"),
         ([None, {"7": entry(-0.5, 1)}], [5, 8], None, "token 8 is not among"),
