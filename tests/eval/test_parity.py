@@ -14,6 +14,7 @@ from logproof.eval.parity import Channel, Pair, Side, compare, compare_tokens, j
 from logproof.ir.message import text_message
 from logproof.ir.request import Input, Request
 from logproof.ir.response import Meaning, Tokens
+from logproof.records.record import Provenance, SampleRecord
 from logproof.records.store import RunStore
 
 ALL = ("arc_easy_ppl", "mmlu_clp", "gsm8k_gen")
@@ -189,16 +190,33 @@ def test_label_differences(tmp_path: Path) -> None:
     def behave(body: dict[str, Any]) -> dict[str, Any]:
         reply = engine.answer(body)
         for position in reply["choices"][0]["logprobs"]["top_logprobs"]:
-            position[" A"] = -9999.0 if "7 times 8" in body["prompt"][-120:] else position[" A"] - 0.5
+            position[" A"] -= 0.5
         return reply
 
     engine.behave = behave
     engine.generate = lambda prompt: " C"
     _, _, pair = run_pair(tmp_path, connection(ToyEngine()), connection(engine, "openai_completions"), "mmlu_clp")
-    assert pair.labels.unlike == 1
     assert pair.labels.max_difference == pytest.approx(0.5)
     assert pair.first is not None
     assert "label ' A'" in pair.first.detail
+
+
+def label_store(path: Path, *labels: dict[str, float | None] | None) -> RunStore:
+    store = RunStore.create(path, Provenance(config={}, model={}, tasks={"t": "x"}))
+    for i, found in enumerate(labels):
+        output = None if found is None else {"labels": found}
+        key = f"{i:064x}"
+        store.put_sample(SampleRecord(key=key, task="t", row_id=str(i), index=i, status="ok", output=output))
+    store.flush()
+    return store
+
+
+def test_labels_that_cannot_be_compared(tmp_path: Path) -> None:
+    rows: list[dict[str, float | None] | None] = [{" A": -1.0, " B": None}, {" A": -1.0}, {" A": -1.0}, None]
+    other: list[dict[str, float | None] | None] = [{" A": None, " B": None}, {" B": -1.0}, None, None]
+    with label_store(tmp_path / "a", *rows) as one, label_store(tmp_path / "b", *other) as two:
+        found = compare(one, two)
+    assert (found.labels.unlike, found.labels.max_difference, found.labels.tokens) == (3, 0.0, 2)
 
 
 def test_a_store_without_its_calls_is_damaged(tmp_path: Path) -> None:
