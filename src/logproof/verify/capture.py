@@ -1,0 +1,192 @@
+"""Capture: own calls to an endpoint with every sampling leaf pinned, recorded as artifacts.
+
+A leaf that the wire cannot carry stays unresolved in the artifact, and the verdict will say so. Seeds are derived from
+a nonce and the prompt's id, so that neither side chose them alone. Nothing typed by a user is retokenised here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from logproof.errors import DatasetError, UsageError
+from logproof.ir.message import Message
+from logproof.ir.request import Input, Request, Scoring
+from logproof.ir.request import Sampling as AskedSampling
+from logproof.models.connect import Connection
+from logproof.verify import artifact as art
+from logproof.verify.artifact import Artifact, Claim, Sampling
+from logproof.verify.recording import Setting, from_call
+from logproof.verify.support import Sampler
+
+MAX_PROMPTS_BYTES = 64 << 20
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One prompt. id: unique in its file; seeds and pairing follow it. Exactly one input form is set."""
+
+    id: str
+    input: Input
+
+
+class _Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    role: str
+    content: str
+
+
+class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str | None = None
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    messages: tuple[_Turn, ...] | None = None
+
+
+def prompts(data: bytes, name: str = "prompts") -> list[Prompt]:
+    """Prompts of a JSON-lines file: {"text"}, {"token_ids"} or {"messages"} a line, with an optional "id".
+
+    Raises DatasetError naming the line: malformed, several or no inputs, an id twice; UsageError for an empty or huge
+    file.
+    """
+    if len(data) > MAX_PROMPTS_BYTES:
+        raise UsageError(f"{name} has {len(data)} bytes; the limit is {MAX_PROMPTS_BYTES}")
+    found: dict[str, Prompt] = {}
+    for number, line in enumerate(data.splitlines(), start=1):
+        if line.strip():
+            prompt = _prompt(line, f"{name}:{number}", number)
+            if prompt.id in found:
+                raise DatasetError(f"{name}:{number}: the id {prompt.id!r} occurs twice")
+            found[prompt.id] = prompt
+    if not found:
+        raise UsageError(f"{name} holds no prompt", hint='one JSON object a line, such as {"text": "Once upon a time"}')
+    return list(found.values())
+
+
+def _prompt(line: bytes, where: str, number: int) -> Prompt:
+    try:
+        row = msgspec.json.decode(line, type=_Row)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(f"{where}: {error}") from None
+    given = [v for v in (row.text, row.token_ids, row.messages) if v]
+    if len(given) != 1:
+        raise DatasetError(f"{where}: exactly one of text, token_ids, messages, not empty, is needed")
+    if row.messages:
+        turns = tuple(_message(t, where) for t in row.messages)
+        return Prompt(row.id or str(number), Input(messages=turns))
+    return Prompt(row.id or str(number), Input(text=row.text or None, token_ids=row.token_ids or None))
+
+
+def _message(turn: _Turn, where: str) -> Message:
+    try:
+        return msgspec.convert({"role": turn.role, "content": [{"type": "text", "text": turn.content}]}, Message)
+    except msgspec.ValidationError as error:
+        raise DatasetError(f"{where}: {error}") from None
+
+
+class Pins(msgspec.Struct, frozen=True, kw_only=True):
+    """What every call asks for. k: width of the recorded rows. nonce: seeds derive from it; None asks for no seed."""
+
+    sampler: Sampler = Sampler(1.0)
+    max_tokens: int = 128
+    k: int = 20
+    nonce: str | None = None
+    ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
+    denominator: int | None = None
+
+
+VLLM_OPTIONS = {"repetition_penalty": 1.0, "min_tokens": 0, "stop_token_ids": []}
+SGLANG_OPTIONS = {"repetition_penalty": 1.0, "min_new_tokens": 0, "stop_token_ids": []}
+
+
+def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[Request, Sampling]:
+    """The request, and its sampling as the artifact states it; what the endpoint cannot pin stays unresolved."""
+    engine = connection.facts.engine
+    seed = None if pins.nonce is None else art.derive_seed(pins.nonce, prompt.id)
+    native = engine in ("vllm", "sglang")
+    asked = AskedSampling(
+        max_tokens=pins.max_tokens,
+        temperature=pins.sampler.temperature,
+        top_p=pins.sampler.top_p,
+        top_k=_top_k(pins, engine),
+        seed=seed,
+        stop=pins.stop,
+        n=1,
+        frequency_penalty=0.0,
+        presence_penalty=0.0,
+    )
+    options = _options(pins, engine)
+    request = Request(connection.model, prompt.input, sampling=asked, scoring=Scoring(sampled=pins.k), options=options)
+    derivation = None if pins.nonce is None else art.Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
+    return request, Sampling(
+        temperature=pins.sampler.temperature,
+        top_p=pins.sampler.top_p,
+        top_k=pins.sampler.top_k if native else None,
+        min_p=pins.sampler.min_p if native else None,
+        frequency_penalty=0.0,
+        presence_penalty=0.0,
+        repetition_penalty=1.0 if native else None,
+        logit_bias={},
+        bad_words=() if native else None,
+        allowed_ids=() if native else None,
+        min_tokens=0 if native else None,
+        max_tokens=pins.max_tokens,
+        stop=pins.stop,
+        stop_token_ids=() if native else None,
+        ignore_eos=pins.ignore_eos if native else None,
+        structured_output="",
+        seed=None if seed is None else art.Seed(value=seed, origin="derived", derivation=derivation),
+    )
+
+
+def _top_k(pins: Pins, engine: str | None) -> int | None:
+    """0 is off; vLLM and SGLang write that as -1 where a model's own default might be on."""
+    if engine not in ("vllm", "sglang"):
+        return pins.sampler.top_k or None
+    return pins.sampler.top_k or -1
+
+
+def _options(pins: Pins, engine: str | None) -> dict[str, object]:
+    base = {"vllm": VLLM_OPTIONS, "sglang": SGLANG_OPTIONS}.get(engine or "")
+    if base is None:
+        return {}
+    return {**base, "min_p": pins.sampler.min_p, "ignore_eos": pins.ignore_eos}
+
+
+async def capture(
+    connection: Connection, given: Sequence[Prompt], pins: Pins, claim: Claim, *, concurrency: int = 4
+) -> AsyncIterator[tuple[Prompt, Artifact]]:
+    """Artifacts of the prompts, in order, at most `concurrency` calls in flight.
+
+    Raises what Client.call raises for the first prompt that fails; artifacts before it were already given out.
+    """
+    gate = asyncio.Semaphore(concurrency)
+
+    async def one(prompt: Prompt) -> Artifact:
+        async with gate:
+            return await capture_one(connection, prompt, pins, claim)
+
+    tasks = [asyncio.create_task(one(p)) for p in given]
+    try:
+        for prompt, task in zip(given, tasks, strict=True):
+            yield prompt, await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Artifact:
+    """One artifact. Raises what Client.call raises, BadReply for a reply without tokens."""
+    request, sampling = pinned_request(prompt, pins, connection)
+    call = await connection.client.call(request)
+    setting = Setting(
+        claim=claim,
+        sampling=sampling,
+        k=pins.k,
+        endpoint=connection.endpoint.display,
+        denominator=pins.denominator,
+    )
+    return from_call(call, setting, datetime.now(UTC))[0]

@@ -1,0 +1,207 @@
+"""Replay: what does a trusted engine say about an artifact's own tokens?
+
+* prefill: one prompt-scoring request over prompt and completion ids, on any stock engine that scores id prompts. It
+gives
+  raw logprobs of every token and needs no plugin.
+* decode: the replay plugin (or native trace) makes the engine emit the recorded ids and report its own distribution
+  there; the only way to processed logprobs.
+The reply must hold the ids that were sent, else there is no replay. Whatever could bend one is cleared: stops, minimum
+lengths, EOS. An engine that refuses or fails gives a ReplayFailure, which can only end inconclusive.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from logproof.errors import AuthError, BadReply, EndpointError, ModelNotFound, RequestRefused, StatusError
+from logproof.ir.request import Input, Request, Sampling, Scoring
+from logproof.ir.request import Replay as ReplayLeaves
+from logproof.models.client import Call
+from logproof.models.connect import Connection
+from logproof.verify.artifact import Artifact, Mode
+from logproof.verify.columns import Columns, Ids, make
+from logproof.verify.distance import max_abs, pair
+from logproof.verify.judge import Method, Replay, ReplayFailure
+from logproof.verify.recording import columns_of, mode_of
+
+Asked = Literal["decode", "prefill", "auto"]
+DEFAULT_WIDTH = 64
+"""Entries asked a position: wide enough that few recorded tokens are missing."""
+WINDOW = 1024
+"""Tokens of one enforced decode; longer completions are replayed in windows."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How an artifact will be replayed. reason: why this method. width: entries asked a position."""
+
+    method: Method
+    reason: str
+    mode: Mode
+    width: int
+
+
+def plan(artifact: Artifact, connection: Connection, asked: Asked = "auto") -> Plan | ReplayFailure:
+    """Choose the method; pure. A method that cannot give the artifact's kind of logprobs is a failure with its
+    reason."""
+    spec = artifact.logprobs
+    mode: Mode = "raw" if spec is None or spec.mode == "unknown" else spec.mode
+    facts = connection.facts
+    width = min(facts.max_logprobs or DEFAULT_WIDTH, max(DEFAULT_WIDTH, spec.k if spec is not None else 0))
+    if asked == "prefill" and mode == "processed":
+        detail = "a prefill gives raw logprobs only, the artifact's are processed"
+        return ReplayFailure("engine_cannot_replay", detail)
+    if asked == "decode" or mode == "processed":
+        reason = "asked for" if asked == "decode" else "processed logprobs exist only while decoding"
+        return _decode_plan(connection, mode, width, reason)
+    reason = "asked for" if asked == "prefill" else "raw logprobs need one prefill, on any engine"
+    return Plan("prefill", reason, mode, width)
+
+
+def _decode_plan(connection: Connection, mode: Mode, width: int, reason: str) -> Plan | ReplayFailure:
+    facts = connection.facts
+    if not facts.has_plugin("enforced_replay"):
+        return ReplayFailure("engine_cannot_replay", "this engine has no working replay plugin; a stock one ignores it")
+    if mode == "processed" and not (facts.has_plugin("logprobs_mode") or facts.logprobs_mode == "processed"):
+        return ReplayFailure("engine_cannot_replay", "this engine cannot report processed logprobs")
+    return Plan("decode", reason, mode, width)
+
+
+async def replay(
+    connection: Connection, artifact: Artifact, asked: Asked = "auto", *, repeats: int = 1
+) -> Replay | ReplayFailure:
+    """Replay an artifact that passed its own checks. repeats: replays made; the spread of several is the noise floor.
+
+    Raises AuthError, ModelNotFound and UsageError (the caller's matters); every other failure of the engine is
+    returned.
+    """
+    chosen = plan(artifact, connection, asked)
+    if isinstance(chosen, ReplayFailure):
+        return chosen
+    start = time.monotonic()
+    try:
+        runs = [await _once(connection, artifact, chosen) for _ in range(max(1, repeats))]
+    except (AuthError, ModelNotFound):
+        raise
+    except (EndpointError, RequestRefused) as error:
+        return _failure(error)
+    columns, call = runs[-1]
+    return Replay(
+        method=chosen.method,
+        method_reason=chosen.reason,
+        mode=_mode(call, chosen),
+        columns=columns,
+        endpoint=connection.endpoint.display,
+        engine=connection.facts.engine,
+        version=connection.facts.version,
+        fingerprint=call.response.fingerprint,
+        served_model=call.response.model,
+        noise_floor=_spread([c for c, _ in runs]),
+        seconds=time.monotonic() - start,
+        finish_reason=call.response.choices[0].finish.reason if chosen.method == "decode" else None,
+    )
+
+
+def _failure(error: EndpointError | RequestRefused) -> ReplayFailure:
+    """A refusal of a sound artifact is a bug or a limit of the engine; everything else is its failure."""
+    refused = isinstance(error, RequestRefused) or (
+        isinstance(error, StatusError) and 400 <= error.status < 500 and error.status not in (408, 429)
+    )
+    return ReplayFailure("engine_cannot_replay" if refused else "engine_error", error.message)
+
+
+def _spread(runs: list[Columns]) -> float | None:
+    """Largest difference between the first (cold) run and any later one, nats; None for one run."""
+    return max((max_abs(pair(runs[0], r)) for r in runs[1:]), default=None)
+
+
+def _mode(call: Call, chosen: Plan) -> Mode:
+    channel = call.response.prompt if chosen.method == "prefill" else call.response.choices[0].tokens
+    return "unknown" if channel is None else mode_of(channel)
+
+
+async def _once(connection: Connection, artifact: Artifact, chosen: Plan) -> tuple[Columns, Call]:
+    ids = np.asarray(artifact.tokens.completion_ids or (), np.int64)
+    prompt = np.asarray(artifact.tokens.prompt_ids or (), np.int64)
+    run = _prefill if chosen.method == "prefill" else _decode
+    return await run(connection, artifact, chosen, prompt, ids)
+
+
+async def _prefill(
+    connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, ids: Ids
+) -> tuple[Columns, Call]:
+    whole = tuple(np.concatenate((prompt, ids)).tolist())
+    request = Request(
+        connection.model,
+        Input(token_ids=whole),
+        sampling=Sampling(max_tokens=1, temperature=0.0),
+        scoring=Scoring(prompt=chosen.width),
+    )
+    call = await connection.client.call(request)
+    scored = call.response.prompt
+    if scored is None or scored.ids is None:
+        raise BadReply("the scored prompt came without ids")
+    return columns_of(scored, len(prompt)), call
+
+
+async def _decode(
+    connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, ids: Ids
+) -> tuple[Columns, Call]:
+    """Enforced decode; raw ones longer than WINDOW in windows, each continuing the recorded text before it."""
+    size = WINDOW if chosen.mode == "raw" else len(ids)
+    parts, call = [], None
+    for start in range(0, len(ids), size):
+        piece = ids[start : start + size]
+        call = await connection.client.call(_enforced(connection, artifact, chosen, prompt, ids[:start], piece))
+        tokens = call.response.choices[0].tokens
+        if tokens is None or tokens.ids is None:
+            raise BadReply("the replayed tokens came without ids")
+        parts.append(columns_of(tokens))
+    if call is None:
+        raise BadReply("there was nothing to replay")
+    return _joined(parts), call
+
+
+def _enforced(
+    connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, before: Ids, piece: Ids
+) -> Request:
+    claimed = artifact.sampling
+    processed = chosen.mode == "processed"
+    sampling = Sampling(
+        max_tokens=len(piece),
+        temperature=claimed.temperature if processed else 0.0,
+        top_p=claimed.top_p if processed else None,
+        top_k=(claimed.top_k or -1) if processed else None,
+        frequency_penalty=claimed.frequency_penalty if processed else None,
+        presence_penalty=claimed.presence_penalty if processed else None,
+        stop=(),
+    )
+    options: dict[str, object] = {"ignore_eos": True, "min_tokens": 0, "stop_token_ids": []}
+    if processed:
+        options |= {"min_p": claimed.min_p or 0.0, "repetition_penalty": claimed.repetition_penalty or 1.0}
+    return Request(
+        connection.model,
+        Input(token_ids=tuple(np.concatenate((prompt, before)).tolist())),
+        sampling=sampling,
+        scoring=Scoring(sampled=chosen.width),
+        replay=ReplayLeaves(
+            token_ids=tuple(piece.tolist()),
+            logprobs_mode=chosen.mode
+            if chosen.mode != "unknown" and connection.facts.has_plugin("logprobs_mode")
+            else None,
+        ),
+        options=options,
+    )
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    """Windows one after the other, padded to the widest."""
+    return make(
+        np.concatenate([p.sampled_ids for p in parts]),
+        np.concatenate([p.sampled_logprobs for p in parts]),
+        [row[row >= 0].tolist() for p in parts for row in p.ids],
+        [row[np.isfinite(row)].tolist() for p in parts for row in p.logprobs],
+    )
