@@ -112,7 +112,7 @@ def lift(request: Request, body: bytes) -> Response:
     reply = decode(_BODY, body)
     if reply.stop_reason is None:
         raise BadReply("the turn did not finish", path="/stop_reason")
-    blocks = [(_lift_block(raw, i), bytes(raw)) for i, raw in enumerate(reply.content)]
+    blocks = [(decode(_BLOCK, bytes(raw), f"/content/{i}"), bytes(raw)) for i, raw in enumerate(reply.content)]
     finish = Finish(_REASONS.get(reply.stop_reason, "other"), reply.stop_reason, reply.stop_sequence)
     turn = tuple(
         _part(block, raw, i) for i, (block, raw) in enumerate(blocks) if block.type != "text" or block.text != ""
@@ -139,13 +139,6 @@ def lift(request: Request, body: bytes) -> Response:
         metadata={"container": reply.container} if reply.container is not None else {},
         notes=_notes(reply, choice),
     )
-
-
-def _lift_block(raw: msgspec.Raw, index: int) -> Block:
-    try:
-        return decode(_BLOCK, bytes(raw))
-    except BadReply as error:
-        raise BadReply(str(error).partition(": ")[2], path=f"/content/{index}{error.path}") from None
 
 
 def _part(block: Block, raw: bytes, index: int) -> Part:

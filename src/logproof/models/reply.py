@@ -19,8 +19,11 @@ T = TypeVar("T")
 _AT = re.compile(r" - at `\$?(?P<path>[^`]*)`$")
 
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Decode a reply body. Raises BadReply for foreign or broken JSON, StatusError for an error object."""
+def decode(decoder: msgspec.json.Decoder[T], body: bytes, at: str = "") -> T:
+    """Decode a reply body, or the piece of one at a JSON pointer.
+
+    Raises BadReply for foreign or broken JSON, StatusError for an error object.
+    """
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -28,7 +31,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         if fault is not None:
             raise fault from None
         message, path = split_path(str(error))
-        raise BadReply(message, path=path) from None
+        raise BadReply(message, path=f"{at}{path}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadReply(f"no JSON: {clip(str(error), 120)}; it begins {_head(body)}") from None
 
