@@ -102,6 +102,7 @@ def prepare(path: str, body: bytes, current: report.Report) -> bytes:
     if len(body) > STATUS.limits.body_bytes:
         raise BodyError(f"the body has {len(body)} bytes; the ceiling with {given} is {STATUS.limits.body_bytes}")
     if path in MODEL_PATHS:
+        current.max_tokens_given = any(parsed.get(name) is not None for name in ("max_tokens", "max_completion_tokens"))
         return body
     if path != GENERATE_PATH:
         raise BodyError(f"{given[0]}: {path} cannot enforce it; use {', '.join(SERVED_PATHS)}", given[0])

@@ -67,7 +67,7 @@ def wrap_to_sampling_params(original: Callable[..., Any]) -> Callable[..., Any]:
         if replay is None:
             return params
         check_request(self, replay)
-        if replay.ids and not _max_tokens_given(self):
+        if replay.ids and not _max_tokens_given():
             params.max_tokens = len(replay.ids)
         return attach(params, replay, binding)
 
@@ -270,10 +270,10 @@ def _extras(request: Any) -> Mapping[str, Any]:
     return getattr(request, "model_extra", None) or {}
 
 
-def _max_tokens_given(request: Any) -> bool:
-    given = getattr(request, "max_tokens", None), getattr(request, "max_completion_tokens", None)
-    names = {"max_tokens", "max_completion_tokens"} & set(request.model_fields_set)
-    return bool(names) and any(value is not None for value in given)
+def _max_tokens_given() -> bool:
+    """Whether the body set a length; without the middleware nothing is enforced, so no other case exists."""
+    current = report.CURRENT.get()
+    return current is not None and current.max_tokens_given
 
 
 def _refuse_smuggled(arguments: object, parameter: str) -> None:

@@ -18,8 +18,12 @@ DONE = b"data: [DONE]"
 
 @dataclass
 class Report:
-    """Filled by the frontend while the request is prepared; read when the reply is written."""
+    """Filled while the request is prepared; read when the reply is written.
 
+    ``max_tokens_given`` is from the body itself: the completions model writes its default of 16 into the request.
+    """
+
+    max_tokens_given: bool = False
     replay: Replay | None = None
     mode: str = ""
     tag: str = ""

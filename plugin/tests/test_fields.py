@@ -1,0 +1,277 @@
+"""The field parser: every payload is a FieldError or a replay of exactly the ids that were asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from logproof_vllm import fields
+from logproof_vllm.fields import FieldError, Limits, Vocabulary
+
+SIZE = 300
+EOS = 2
+
+
+def encode(text: str) -> list[int]:
+    """One token for each byte, so digits and text differ: "5" is text id 57."""
+    return [byte + 4 for byte in text.encode()]
+
+
+def decode(ids: Sequence[int]) -> str:
+    return bytes(i - 4 for i in ids if i >= 4).decode(errors="replace")
+
+
+VOCABULARY = Vocabulary(SIZE, EOS, encode, decode)
+LIMITS = Limits(tokens=50, top_tokens=6)
+
+
+def parse(**payload: object) -> fields.Replay | None:
+    return fields.parse(payload, VOCABULARY, LIMITS)
+
+
+def tokens(*texts: object, **more: object) -> dict[str, object]:
+    return {"tokens": [{"token": text, **more} for text in texts]}
+
+
+def test_nothing_set_is_an_ordinary_request() -> None:
+    assert parse(prompt="x", enforced_tokens=None, logprobs_mode=None) is None
+
+
+def test_ids_are_kept_and_nothing_is_appended() -> None:
+    replay = parse(enforced_token_ids=[0, 299, 5])
+    assert replay is not None
+    assert replay.ids == (0, 299, 5)
+    assert not replay.eos_appended
+
+
+BAD_IDS = [-1, SIZE, 2**31, 2**63, 10**400, True, False, 1.0, 1.5, math.nan, math.inf, "5", "5 ", None, [1], {}]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS, ids=lambda value: repr(value)[:12])
+def test_every_bad_id_is_refused_with_its_position(bad: object) -> None:
+    with pytest.raises(FieldError, match=r"enforced_token_ids\[1\]"):
+        parse(enforced_token_ids=[0, bad])
+
+
+@pytest.mark.parametrize("bad", [[], {}, "12", 5, True, {"tokens": [1]}])
+def test_a_list_that_is_none_is_refused(bad: object) -> None:
+    with pytest.raises(FieldError):
+        parse(enforced_token_ids=bad)
+
+
+def test_ceilings_hold_at_their_exact_edge() -> None:
+    assert parse(enforced_token_ids=[1] * 50) is not None
+    with pytest.raises(FieldError, match="ceiling is 50"):
+        parse(enforced_token_ids=[1] * 51)
+    assert parse(enforced_tokens=tokens("5", top_tokens=["1"] * 6)) is not None
+    with pytest.raises(FieldError, match="ceiling is 6"):
+        parse(enforced_tokens=tokens("5", top_tokens=["1"] * 7))
+    with pytest.raises(FieldError, match="ceiling is 50"):
+        parse(enforced_tokens=tokens(*["5"] * 51))
+    with pytest.raises(FieldError, match="characters"):
+        parse(enforced_str="a" * 801)
+
+
+SPELLINGS = [
+    ("token_id:7", 7), ("token_id:0", 0), ("7", 7), ("0", 0), ("299", 299),
+    ("1_0", None), ("+7", None), ("-1", None), (" 7", None), ("7 ", None), ("٣", None), ("７", None), ("007", None),
+    ("0x7", None), ("1e2", None), ("token_id:", None), ("token_id:+7", None), ("token_id: 7", None),
+    ("token_id:1_0", None), ("TOKEN_ID:7", None), ("token_id:token_id:7", None), ("", None), ("7\n", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "number"), SPELLINGS)
+def test_which_spellings_are_ids(text: str, number: int | None) -> None:
+    assert fields.token_id(text) == number
+
+
+def test_text_is_tokenised_and_one_token_is_asked_for() -> None:
+    replay = parse(enforced_tokens=tokens("a", "token_id:9"), enforced_append_eos=False)
+    assert replay is not None
+    assert replay.ids == (101, 9)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [("", "resolves to no token"), ("hello", "5 tokens"), ("1_0", "3 tokens"), (" 7", "2 tokens"), (7, "a string"),
+     (None, "null"), (True, "boolean"), ("300", "outside"), ("token_id:99999999999999999999", "tokens")],
+)  # fmt: skip
+def test_a_token_that_names_no_single_id_is_refused_with_its_position(bad: object, words: str) -> None:
+    with pytest.raises(FieldError, match=rf"enforced_tokens.tokens\[2\].token: .*{words}"):
+        parse(enforced_tokens=tokens("5", "6", bad))
+
+
+def test_an_unresolvable_text_is_never_id_zero_but_zero_itself_is_accepted() -> None:
+    with pytest.raises(FieldError):
+        parse(enforced_tokens=tokens(""))
+    replay = parse(enforced_tokens=tokens("0"), enforced_append_eos=False)
+    assert replay is not None
+    assert replay.ids == (0,)
+
+
+def test_text_that_does_not_come_back_from_its_token_is_refused() -> None:
+    lossy = Vocabulary(SIZE, EOS, lambda text: [9], lambda ids: "other")
+    with pytest.raises(FieldError, match="names no token exactly"):
+        fields.parse({"enforced_tokens": tokens("x")}, lossy, LIMITS)
+    with pytest.raises(FieldError, match="does not survive"):
+        fields.parse({"enforced_str": "x"}, lossy, LIMITS)
+
+
+def test_lone_surrogates_are_refused() -> None:
+    with pytest.raises(FieldError, match="Unicode"):
+        parse(enforced_str="\ud800")
+
+
+def test_a_server_without_tokenizer_takes_ids_only() -> None:
+    bare = Vocabulary(SIZE)
+    assert fields.parse({"enforced_tokens": tokens("5")}, bare, LIMITS) is not None
+    with pytest.raises(FieldError, match="no tokenizer"):
+        fields.parse({"enforced_str": "x"}, bare, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "bad", [[], {}, {"tokens": []}, {"tokens": None}, {"tokens": {}}, {"tokens": ["5"]}, {"tokens": [None]}, "5",
+            {"tokens": [{}]}, tokens("5", top_tokens="5"), tokens("5", top_tokens=[5]), tokens("5", top_tokens=[None]),
+            tokens("5", top_tokens=["300"])],
+)  # fmt: skip
+def test_every_malformed_validator_form_is_refused(bad: object) -> None:
+    with pytest.raises(FieldError):
+        parse(enforced_tokens=bad)
+
+
+def test_eos_is_appended_once_and_only_where_it_may_be() -> None:
+    assert parse(enforced_tokens=tokens("5")).ids == (5, EOS)
+    assert parse(enforced_tokens=tokens("5", "2")).ids == (5, EOS)
+    assert parse(enforced_str="a").eos_appended
+    assert parse(enforced_tokens=tokens("5"), enforced_append_eos=False).ids == (5,)
+    assert parse(enforced_token_ids=[5], enforced_append_eos=False).ids == (5,)
+    without = fields.parse({"enforced_tokens": tokens("5")}, Vocabulary(SIZE, None, encode, decode), LIMITS)
+    assert without is not None
+    assert without.ids == (5,)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [{"enforced_append_eos": True}, {"enforced_append_eos": 1, "enforced_str": "a"},
+     {"enforced_append_eos": True, "enforced_token_ids": [1]}, {"enforced_append_eos": "no", "enforced_str": "a"}],
+)  # fmt: skip
+def test_the_eos_switch_is_strict(payload: dict[str, object]) -> None:
+    with pytest.raises(FieldError, match="enforced_append_eos"):
+        parse(**payload)
+
+
+def test_two_lists_are_refused() -> None:
+    with pytest.raises(FieldError, match="cannot be combined"):
+        parse(enforced_token_ids=[1], enforced_str="a")
+
+
+@pytest.mark.parametrize("bad", ["banana", "raw_logits", "processed_logits", "", 1, True, ["raw_logprobs"], {}])
+def test_only_two_modes_exist(bad: object) -> None:
+    with pytest.raises(FieldError, match="logprobs_mode"):
+        parse(logprobs_mode=bad)
+
+
+def test_a_mode_alone_enforces_nothing() -> None:
+    replay = parse(logprobs_mode="processed_logprobs")
+    assert replay is not None
+    assert (replay.ids, replay.mode.mode, replay.mode.source) == ((), "processed_logprobs", "request")
+
+
+def test_mode_is_inferred_from_padding_ids_and_says_so() -> None:
+    replay = parse(enforced_tokens=tokens(*["5"] * 5, top_tokens=["9", "0", "1", "2"]))
+    assert replay is not None
+    assert replay.mode.mode == "processed_logprobs"
+    assert replay.mode.source == "inferred"
+    assert replay.mode.evidence == {"floor_values": 0, "padding_ids": 15, "top_token_entries": 20}
+
+
+def test_mode_is_inferred_from_a_floor_value() -> None:
+    entry = {"tokens": [{"token": "5", "top_logprobs": [-0.1, -9999.0]}]}
+    replay = parse(enforced_tokens=entry)
+    assert replay is not None
+    assert replay.mode.source == "inferred"
+
+
+@pytest.mark.parametrize("tops", [[], ["0", "1"], ["9", "8", "7", "6"]])
+def test_too_little_evidence_is_the_deployments_mode_and_says_so(tops: list[str]) -> None:
+    replay = parse(enforced_tokens=tokens(*["5"] * 3, top_tokens=tops))
+    assert replay is not None
+    assert replay.mode.mode is None
+    assert replay.mode.source == "deployment"
+    assert replay.mode.evidence["reason"] == "insufficient evidence"
+
+
+def test_a_given_mode_is_not_inferred() -> None:
+    replay = parse(enforced_tokens=tokens(*["5"] * 5, top_tokens=["0", "1"]), logprobs_mode="raw_logprobs")
+    assert replay is not None
+    assert (replay.mode.mode, replay.mode.source) == ("raw_logprobs", "request")
+
+
+NASTY = [None, True, False, 0, 1, -1, SIZE, 2**31, 2**63, 10**40, 0.0, 1.5, math.nan, math.inf, "", "5", "x", "token_id:5",
+         "token_id:999", "\ud800", "٣", "1_0", [], [1], [[]], {}, {"tokens": 1}, {"tokens": []}, {"token": "5"}]  # fmt: skip
+JUNK = st.sampled_from(NASTY)
+TOKEN = st.one_of(JUNK, st.integers(0, SIZE + 2).map(str), st.integers(0, SIZE + 2).map(lambda n: f"token_id:{n}"))
+ENTRY = st.one_of(JUNK, st.fixed_dictionaries({"token": TOKEN}, optional={"top_tokens": st.lists(TOKEN, max_size=8)}))
+PAYLOAD = st.fixed_dictionaries(
+    {},
+    optional={
+        "enforced_token_ids": st.one_of(JUNK, st.lists(st.integers(-1, SIZE), max_size=55)),
+        "enforced_tokens": st.one_of(JUNK, st.fixed_dictionaries({"tokens": st.lists(ENTRY, max_size=4)})),
+        "enforced_str": st.one_of(JUNK, st.text(max_size=12)),
+        "enforced_append_eos": st.sampled_from([None, True, False, 1, "x"]),
+        "logprobs_mode": st.sampled_from([*fields.MODES, *NASTY]),
+    },
+)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(PAYLOAD)
+def test_any_payload_is_refused_or_exact(payload: dict[str, object]) -> None:
+    check(payload)
+
+
+@pytest.mark.live
+@settings(max_examples=20_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(PAYLOAD)
+def test_twenty_thousand_payloads_are_refused_or_exact(payload: dict[str, object]) -> None:
+    """Marked live for its length only."""
+    check(payload)
+
+
+def check(payload: dict[str, object]) -> None:
+    try:
+        replay = fields.parse(payload, VOCABULARY, LIMITS)
+    except FieldError as error:
+        assert error.field
+        assert len(str(error)) < 400
+        return
+    if replay is None:
+        assert all(payload.get(name) is None for name in fields.FIELDS)
+        return
+    assert replay.ids == expected(payload)
+    assert all(type(i) is int and 0 <= i < SIZE for i in replay.ids)
+    assert json.loads(json.dumps(replay.mode.evidence)) == replay.mode.evidence
+
+
+def expected(payload: dict[str, object]) -> tuple[int, ...]:
+    """The ids by a second reading of the same payload."""
+    ids = payload.get("enforced_token_ids")
+    if isinstance(ids, list):
+        return tuple(ids)
+    text, entries = payload.get("enforced_str"), payload.get("enforced_tokens")
+    out: list[int] = []
+    if isinstance(text, str):
+        out = encode(text)
+    elif isinstance(entries, dict):
+        for entry in entries["tokens"]:
+            digits = entry["token"].removeprefix("token_id:")
+            canonical = digits.isascii() and digits.isdigit() and str(int(digits)) == digits
+            out += [int(digits)] if canonical else encode(entry["token"])
+    if out and payload.get("enforced_append_eos") is not False and out[-1] != EOS:
+        out.append(EOS)
+    return tuple(out)
