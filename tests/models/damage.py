@@ -1,134 +1,112 @@
-"""Ways to damage a scored reply whose tokens are a list of entries; each may be refused, or must change nothing."""
+"""Damage to recorded replies: every way in which one place of a scored reply can go wrong.
+
+A damage takes the decoded reply and gives another one (or its text, where the damage is no JSON value). It is
+drawn by hypothesis from the places that the reply itself has: each list position, each id, count and value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from hypothesis import strategies as st
+Path = tuple[Any, ...]
+
+JUNK = [None, "-0.5", "NaN", True, [], {}, 1e400, float("nan"), -9999.0]
+"""What may stand where a number stood."""
+
+PARALLEL = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+"""Lists of a completions `logprobs` object whose elements belong together."""
 
 
-@dataclass
-class View:
-    """The parts of a decoded reply that are damaged.
-
-    holder: the object that holds the list of entries under `key`. stopped: whether a stop token ends the list.
-    ids: the list of ids beside the entries, if any. usage: the object with the count under `count`.
-    """
-
-    holder: dict[str, Any]
-    key: str
-    usage: dict[str, Any]
-    count: str
-    stopped: bool
-    ids: list[int] | None
-
-    @property
-    def entries(self) -> list[Any]:
-        found: list[Any] = self.holder[self.key]
-        return found
-
-    def at(self, data: st.DataObject) -> int:
-        """Any position of the list."""
-        return data.draw(st.integers(0, len(self.entries) - 1))
+def get(node: Any, path: Path) -> Any:
+    """The value at a path of keys and indexes."""
+    for key in path:
+        node = node[key]
+    return node
 
 
-Damage = Callable[[View, st.DataObject], None]
+def put(reply: Any, path: Path, value: Any) -> Any:
+    """A copy of the reply with another value at a path."""
+    damaged = copy.deepcopy(reply)
+    get(damaged, path[:-1])[path[-1]] = value
+    return damaged
 
 
-def drop(view: View, data: st.DataObject) -> None:
-    del view.entries[view.at(data)]
+def walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every place of a reply with its value."""
+    yield path, node
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in items:
+        yield from walk(child, (*path, key))
 
 
-def repeat(view: View, data: st.DataObject) -> None:
-    i = view.at(data)
-    view.entries.insert(i, view.entries[i])
+def columns(reply: Any) -> list[Path]:
+    """Paths of the lists that hold one element a token."""
+    names = {"prompt_logprobs", "prompt_token_ids", "token_ids", *PARALLEL}
+    return [p for p, v in walk(reply) if p and p[-1] in names and isinstance(v, list) and len(v) > 1]
 
 
-def swap(view: View, data: st.DataObject) -> None:
-    i, j, found = view.at(data), view.at(data), view.entries
-    if found[i]["token"] != found[j]["token"]:
-        found[i], found[j] = found[j], found[i]
+def numbers(reply: Any) -> list[Path]:
+    """Paths of the values that are, or count, scores and ids."""
+    return [
+        p
+        for p, v in walk(reply)
+        if isinstance(v, (int, float)) and not isinstance(v, bool) and p and p[0] in ("choices", "usage")
+    ]
 
 
-def shift(view: View, data: st.DataObject) -> None:
-    if len(view.entries) > 1:
-        view.entries.append(view.entries.pop(0))
+def drop(column: list[Any], i: int) -> list[Any]:
+    """Without position i."""
+    return column[:i] + column[i + 1 :]
 
 
-def cut(view: View, data: st.DataObject) -> None:
-    del view.entries[view.at(data) :]
+def repeat(column: list[Any], i: int) -> list[Any]:
+    """Position i twice."""
+    return column[: i + 1] + column[i:]
 
 
-def other_token(view: View, data: st.DataObject) -> None:
-    """Not the stop token: the text does not hold it, so that nothing else in a reply of texts names it."""
-    i = view.at(data)
-    entry = view.entries[i]
-    if i == len(view.entries) - 1 and view.stopped:
-        return
-    entry["token"] = "token_id:77" if entry["token"].startswith("token_id") else "~"
-    entry["bytes"] = [126] if entry["bytes"] is not None else None
+def swap(column: list[Any], i: int) -> list[Any]:
+    """Position i and the next (the first after the last) exchanged."""
+    j = (i + 1) % len(column)
+    out = list(column)
+    out[i], out[j] = out[j], out[i]
+    return out
 
 
-def other_ids(view: View, data: st.DataObject) -> None:
-    if view.ids and data.draw(st.booleans()):
-        view.ids.pop()
-    elif view.ids:
-        view.ids.append(5)
+def shift(column: list[Any], i: int) -> list[Any]:
+    """All positions moved on by one to i + 1, the end going to the front."""
+    step = i % max(len(column) - 1, 1) + 1
+    return column[step:] + column[:step]
 
 
-def count(view: View, data: st.DataObject) -> None:
-    view.usage[view.count] += data.draw(st.sampled_from((-1, 1, 7)))
+def replace_by_next(column: list[Any], i: int) -> list[Any]:
+    """Position i overwritten by its neighbour."""
+    out = list(column)
+    out[i] = out[(i + 1) % len(out)]
+    return out
 
 
-def sign(view: View, data: st.DataObject) -> None:
-    entry = view.entries[view.at(data)]
-    entry["logprob"] = -entry["logprob"] + 0.5
+MOVES: list[Callable[[list[Any], int], list[Any]]] = [drop, repeat, swap, shift, replace_by_next]
 
 
-VALUES: tuple[Any, ...] = (float("nan"), float("inf"), float("-inf"), -9999.0, None, "-0.5", True, [])
+def move(reply: Any, path: Path, how: Callable[[list[Any], int], list[Any]], i: int) -> Any:
+    """One list of the reply with its positions moved."""
+    column = get(reply, path)
+    return put(reply, path, how(column, i % len(column)))
 
 
-def value(view: View, data: st.DataObject) -> None:
-    view.entries[view.at(data)]["logprob"] = data.draw(st.sampled_from(VALUES))
+def move_rows(reply: Any, choice: int, how: Callable[[list[Any], int], list[Any]], i: int) -> Any:
+    """Whole positions of a choice's `logprobs` moved: all its parallel lists alike."""
+    damaged = copy.deepcopy(reply)
+    logprobs = damaged["choices"][choice]["logprobs"]
+    for name in PARALLEL:
+        if logprobs.get(name):
+            logprobs[name] = how(logprobs[name], i % len(logprobs[name]))
+    return damaged
 
 
-def rival_value(view: View, data: st.DataObject) -> None:
-    listed = view.entries[view.at(data)]["top_logprobs"]
-    if listed:
-        bad = (float("nan"), None, "-0.5", 0.5)
-        data.draw(st.sampled_from(listed))["logprob"] = data.draw(st.sampled_from(bad))
-
-
-def rival_drop(view: View, data: st.DataObject) -> None:
-    """A list keeps one entry more than is wanted, so one may go and two may not."""
-    del view.entries[view.at(data)]["top_logprobs"][-2:]
-
-
-def rival_repeat(view: View, data: st.DataObject) -> None:
-    listed = view.entries[view.at(data)]["top_logprobs"]
-    if listed:
-        listed[-1] = dict(listed[0], logprob=listed[-1]["logprob"])
-
-
-def no_channel(view: View, data: st.DataObject) -> None:
-    view.holder[view.key] = data.draw(st.sampled_from((None, [])))
-
-
-DAMAGES: tuple[Damage, ...] = (
-    drop,
-    repeat,
-    swap,
-    shift,
-    cut,
-    other_token,
-    other_ids,
-    count,
-    sign,
-    value,
-    rival_value,
-    rival_drop,
-    rival_repeat,
-    no_channel,
-)
+def encode(reply: Any) -> bytes:
+    """The damaged reply as bytes; NaN and infinity go out as the literals that broken servers write."""
+    return json.dumps(reply, ensure_ascii=False).encode()
