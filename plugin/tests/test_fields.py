@@ -212,8 +212,10 @@ def test_a_given_mode_is_not_inferred() -> None:
     assert (replay.mode.mode, replay.mode.source) == ("raw_logprobs", "request")
 
 
-NASTY = [None, True, False, 0, 1, -1, SIZE, 2**31, 2**63, 10**40, 0.0, 1.5, math.nan, math.inf, "", "5", "x", "token_id:5",
-         "token_id:999", "\ud800", "٣", "1_0", [], [1], [[]], {}, {"tokens": 1}, {"tokens": []}, {"token": "5"}]  # fmt: skip
+NASTY = [
+    None, True, False, 0, 1, -1, SIZE, 2**31, 2**63, 10**40, 0.0, 1.5, math.nan, math.inf, "", "5", "x", "token_id:5",
+    "token_id:999", "\ud800", "٣", "1_0", [], [1], [[]], {}, {"tokens": 1}, {"tokens": []}, {"token": "5"},
+]  # fmt: skip
 JUNK = st.sampled_from(NASTY)
 TOKEN = st.one_of(JUNK, st.integers(0, SIZE + 2).map(str), st.integers(0, SIZE + 2).map(lambda n: f"token_id:{n}"))
 ENTRY = st.one_of(JUNK, st.fixed_dictionaries({"token": TOKEN}, optional={"top_tokens": st.lists(TOKEN, max_size=8)}))
@@ -247,8 +249,9 @@ def check(payload: dict[str, object]) -> None:
     try:
         replay = fields.parse(payload, VOCABULARY, LIMITS)
     except FieldError as error:
-        assert error.field
-        assert len(str(error)) < 400
+        told = (error.field, str(error))
+        assert all(told)
+        assert len(told[1]) < 400
         return
     if replay is None:
         assert all(payload.get(name) is None for name in fields.FIELDS)
