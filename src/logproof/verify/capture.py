@@ -6,19 +6,20 @@ a nonce and the prompt's id, so that neither side chose them alone. Nothing type
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
 from logproof.errors import DatasetError, UsageError
-from logproof.ir.message import Message
+from logproof.ir.message import Role, text_message
 from logproof.ir.request import Input, Request, Scoring
 from logproof.ir.request import Sampling as AskedSampling
 from logproof.models.connect import Connection
 from logproof.verify import artifact as art
 from logproof.verify.artifact import Artifact, Claim, Sampling
+from logproof.verify.parallel import in_order
 from logproof.verify.recording import Setting, from_call
 from logproof.verify.support import Sampler
 
@@ -33,7 +34,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class _Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    role: str
+    role: Role
     content: str
 
 
@@ -73,16 +74,9 @@ def _prompt(line: bytes, where: str, number: int) -> Prompt:
     if len(given) != 1:
         raise DatasetError(f"{where}: exactly one of text, token_ids, messages, not empty, is needed")
     if row.messages:
-        turns = tuple(_message(t, where) for t in row.messages)
+        turns = tuple(text_message(t.role, t.content) for t in row.messages)
         return Prompt(row.id or str(number), Input(messages=turns))
     return Prompt(row.id or str(number), Input(text=row.text or None, token_ids=row.token_ids or None))
-
-
-def _message(turn: _Turn, where: str) -> Message:
-    try:
-        return msgspec.convert({"role": turn.role, "content": [{"type": "text", "text": turn.content}]}, Message)
-    except msgspec.ValidationError as error:
-        raise DatasetError(f"{where}: {error}") from None
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +91,8 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
     denominator: int | None = None
 
 
+BATCH = 64
+"""Prompts whose artifacts are given out together."""
 VLLM_OPTIONS = {"repetition_penalty": 1.0, "min_tokens": 0, "stop_token_ids": []}
 SGLANG_OPTIONS = {"repetition_penalty": 1.0, "min_new_tokens": 0, "stop_token_ids": []}
 
@@ -160,22 +156,13 @@ async def capture(
 ) -> AsyncIterator[tuple[Prompt, Artifact]]:
     """Artifacts of the prompts, in order, at most `concurrency` calls in flight.
 
-    Raises what Client.call raises for the first prompt that fails; artifacts before it were already given out.
+    Raises what Client.call raises for the first prompt that fails; artifacts of batches before it were given out.
     """
-    gate = asyncio.Semaphore(concurrency)
-
-    async def one(prompt: Prompt) -> Artifact:
-        async with gate:
-            return await capture_one(connection, prompt, pins, claim)
-
-    tasks = [asyncio.create_task(one(p)) for p in given]
-    try:
-        for prompt, task in zip(given, tasks, strict=True):
-            yield prompt, await task
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    for start in range(0, len(given), BATCH):
+        some = given[start : start + BATCH]
+        made = await in_order([partial(capture_one, connection, p, pins, claim) for p in some], concurrency)
+        for prompt, artifact in zip(some, made, strict=True):
+            yield prompt, artifact
 
 
 async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Artifact:

@@ -51,7 +51,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
 def judge(artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Policy | None, now: datetime) -> Verdict:
     """The verdict. replay None: only the offline tests were asked for. now: with time zone."""
     trusted = policy.selftest.profile if policy is not None and policy.selftest and policy.selftest.passed else None
-    checked = offline.check(artifact, trusted)
+    checked = offline.check(artifact, trusted, policy.eos_ids if policy is not None else None)
     findings = list(checked.findings)
     if checked.replayable:
         findings += _replayed(artifact, checked, replay, policy, now)

@@ -34,21 +34,25 @@ class Offline(msgspec.Struct, frozen=True, eq=False):
         return self.columns is not None and not any(f.outcome == "fail" and f.test == "S0a" for f in self.findings)
 
 
-def check(artifact: Artifact, trusted_profile: str | None = None) -> Offline:
-    """Run the offline tests. trusted_profile: a sampler profile that a self-test on the engine has shown."""
+def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple[int, ...] | None = None) -> Offline:
+    """Run the offline tests.
+
+    trusted_profile: a sampler profile that a self-test on the engine has shown. eos_ids: ids that end a completion as
+    measured on the trusted engine; they overrule the claim.
+    """
     sound = _structure(artifact)
     bound = art.seed_is_bound(artifact.sampling.seed)
     if sound.outcome == "fail":
         return Offline((sound,), None, None, None, bound)
     missing = _missing(artifact)
     if missing is not None:
-        return Offline((sound, _end(artifact), missing), None, None, None, bound)
+        return Offline((sound, _end(artifact, eos_ids), missing), None, None, None, bound)
     columns, spec = art.columns(artifact), artifact.logprobs
     mode = "unknown" if spec is None else spec.mode
     step = 0.0 if spec is None else spec.step
     sampler = claimed(artifact.sampling, mode)
     profile = _profile(artifact, trusted_profile)
-    findings = [sound, _end(artifact), _self_replay(artifact, columns, sampler, profile, step)]
+    findings = [sound, _end(artifact, eos_ids), _self_replay(artifact, columns, sampler, profile, step)]
     findings += [_seed(artifact, bound), *_lattice(artifact, columns)]
     known = None if isinstance(sampler, str) else sampler
     return Offline(tuple(findings), columns, known, profile, bound)
@@ -74,7 +78,10 @@ def _missing(artifact: Artifact) -> Finding | None:
     return None
 
 
-def _end(artifact: Artifact) -> Finding:
+def _end(artifact: Artifact, eos_ids: tuple[int, ...] | None) -> Finding:
+    if eos_ids is not None:
+        model = msgspec.structs.replace(artifact.claim.model, eos_ids=eos_ids)
+        artifact = msgspec.structs.replace(artifact, claim=msgspec.structs.replace(artifact.claim, model=model))
     found = termination.end_faults(artifact)
     wrong = [f.detail for f in found if f.kind == "contradiction"]
     open_ = [f.detail for f in found if f.kind == "unknown"]

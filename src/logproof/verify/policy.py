@@ -94,7 +94,7 @@ class Policy(Record, frozen=True, kw_only=True):
     scores: bucket index -> statistic -> honest scores. exact: largest honest difference in nats where the pair is exact
     (then S1 is equality up to it), None where it is not. pin_model: unequal model digests are invalid, not
     inconclusive.
-    Times are RFC 3339 in UTC.
+    eos_ids: ids that end honest completions, as measured; they overrule an artifact's claim. Times are RFC 3339 in UTC.
     """
 
     schema: Literal["logproof-policy/1"]
@@ -104,6 +104,7 @@ class Policy(Record, frozen=True, kw_only=True):
     model_id: str
     weights_digest: str | None = None
     tokenizer_digest: str | None = None
+    eos_ids: tuple[int, ...] | None = None
     executor: Engine = Engine()
     verifier: Engine = Engine()
     method: Literal["prefill", "decode"]

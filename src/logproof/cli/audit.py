@@ -1,0 +1,205 @@
+"""`calibrate` and `audit`: honest noise as a policy, and a sample of a provider judged by it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from logproof.cli import options as opt
+from logproof.cli import ways
+from logproof.cli.printing import out, print_json, remark
+from logproof.errors import UsageError
+from logproof.models.connect import Connection, connect
+from logproof.records.files import read_bounded, write_atomic
+from logproof.verify import audit as auditing
+from logproof.verify import calibrate as calibrating
+from logproof.verify import conformal, files, report, session
+from logproof.verify import policy as policies
+from logproof.verify.calibration import Aim, fit
+from logproof.verify.policy import Engine, Policy
+from logproof.verify.support import Sampler
+
+
+def calibrate(
+    file: ways.Prompts,
+    output: Annotated[Path, typer.Option("--out", "-o", help="Policy file to write.")],
+    engine: ways.EngineURL = "http://127.0.0.1:8000",
+    executor: Annotated[
+        str | None, typer.Option("--executor", metavar="URL", help="Honest executor, if another.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the policy.")] = "policy",
+    level: Annotated[float, typer.Option("--level", help="Target false-positive rate of a verdict.")] = 0.01,
+    days: Annotated[int, typer.Option("--days", min=1, help="Days until the policy expires.")] = 30,
+    concurrencies: Annotated[str, typer.Option("--concurrencies", help="Concurrencies to capture at.")] = "1,4",
+    method: ways.MethodName = "auto",
+    temperature: ways.Temperature = 1.0,
+    top_p: ways.TopP = 1.0,
+    top_k: ways.TopK = 0,
+    min_p: ways.MinP = 0.0,
+    greedy: Annotated[bool, typer.Option("--greedy/--no-greedy", help="Measure greedy completions too.")] = True,
+    max_tokens: ways.MaxTokens = 128,
+    width: ways.Width = 20,
+    nonce: ways.Nonce = None,
+    claim: ways.ClaimedModel = None,
+    dtype: ways.Dtype = None,
+    runner: ways.Runner = None,
+    device: ways.Device = None,
+    profile: ways.Profile = None,
+    eos_id: ways.EosIds = None,
+    model_name: opt.ModelName = None,
+    key_env: opt.KeyEnv = None,
+    timeout: opt.Timeout = None,
+) -> None:
+    """Measure how far honest runs differ on the trusted engine, and write the policy that `verify` judges by."""
+    given, limits = ways.prompts(file), _limits(concurrencies)
+    pins = [ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce)]
+    if greedy and temperature > 0:
+        pins.append(ways.pins(Sampler(0.0), max_tokens, width, nonce))
+    options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=max(limits))
+    about = ways.ClaimOptions(claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None)
+    asked = ways.method(method)
+
+    async def work() -> Policy:
+        async with connect(engine, options) as trusted, connect(executor or engine, options) as maker:
+            sides = calibrating.Sides(maker, trusted)
+            pairs = await calibrating.collect(
+                sides, given, pins, about.of(maker), method=asked, concurrencies=limits, told=_counted
+            )
+            floor = await calibrating.noise_floor(trusted, pairs, asked)
+            aim = Aim(
+                name=name, level=level, days=days, floor=floor, executor=_side(maker, dtype), verifier=_side(trusted)
+            )
+            return fit(pairs, aim, datetime.now(UTC))
+
+    made = asyncio.run(work())
+    write_atomic(output, policies.dump(made) + b"\n")
+    _print_policy(made, output)
+
+
+def audit(
+    provider: Annotated[str, typer.Argument(help="Base URL of the provider.", metavar="PROVIDER")],
+    policy: Annotated[Path, typer.Option("--policy", "-p", help="Policy that `calibrate` wrote.")],
+    file: Annotated[Path, typer.Option("--prompts", help="Prompt file; its length is the budget.")],
+    trusted: Annotated[str, typer.Option("--trusted", metavar="URL", help="Base URL of the trusted engine.")],
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="Report to write, .html.")] = None,
+    keep: Annotated[Path | None, typer.Option("--keep", help="Artifact file to write.")] = None,
+    record: Annotated[Path | None, typer.Option("--record", help="Audit to write, .json, for --previous.")] = None,
+    previous: Annotated[Path | None, typer.Option("--previous", help="An earlier audit to compare with.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Spend the whole budget, settled or not.")] = False,
+    method: ways.MethodName = "auto",
+    temperature: ways.Temperature = 1.0,
+    top_p: ways.TopP = 1.0,
+    top_k: ways.TopK = 0,
+    min_p: ways.MinP = 0.0,
+    max_tokens: ways.MaxTokens = 128,
+    nonce: ways.Nonce = None,
+    claim: ways.ClaimedModel = None,
+    dtype: ways.Dtype = None,
+    runner: ways.Runner = None,
+    device: ways.Device = None,
+    profile: ways.Profile = None,
+    dialect: opt.DialectName = "auto",
+    concurrency: ways.Concurrency = 4,
+    model_name: opt.ModelName = None,
+    trusted_name: Annotated[
+        str | None, typer.Option("--trusted-name", help="Served name on the trusted engine.")
+    ] = None,
+    key_env: opt.KeyEnv = None,
+    timeout: opt.Timeout = None,
+    as_json: opt.AsJson = False,
+) -> int:
+    """Capture a sample from a provider, verify it on a trusted engine, and report. Exit codes as `verify`."""
+    given, rules = ways.prompts(file), ways.policy(policy)
+    before = _audit(previous) if previous is not None else None
+    pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, rules.k, nonce)
+    asked = opt.connection(dialect, model_name, key_env=key_env, timeout=timeout, concurrency=concurrency, texts=False)
+    here = opt.connection("auto", trusted_name, timeout=timeout, concurrency=concurrency, texts=False)
+    about = ways.ClaimOptions(claim or rules.model_id, dtype, runner, device, profile, None)
+    way = ways.method(method)
+
+    async def work() -> tuple[session.Audit, list[auditing.Verified], dict[int, str]]:
+        async with connect(provider, asked) as suspect, connect(trusted, here) as engine:
+            sides = auditing.Sides(suspect, engine)
+            made, done = await auditing.audit(
+                sides, given, pins, about.of(suspect), rules, method=way, concurrency=concurrency,
+                stop_early=not everything, told=_step,
+            )  # fmt: skip
+            return made, done, await _texts(engine, done) if output is not None else {}
+
+    made, done, texts = asyncio.run(work())
+    if output is not None:
+        write_atomic(output, report.page(made, done, rules, texts).encode())
+    if keep is not None:
+        files.write(keep, [v.artifact for v in done])
+    if record is not None:
+        write_atomic(record, msgspec.json.encode(made) + b"\n")
+    differs = session.changes(before, made) if before is not None else []
+    if as_json:
+        print_json({"audit": made, "changes": differs})
+    else:
+        _print_audit(made, differs)
+    return made.session.exit_code
+
+
+def _audit(path: Path) -> session.Audit:
+    try:
+        return msgspec.json.decode(read_bounded(path), type=session.Audit)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is no recorded audit: {error}") from None
+
+
+def _limits(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(p.strip().isdecimal() and 0 < int(p) <= 1024 for p in parts):
+        raise UsageError(f"--concurrencies takes numbers from 1 to 1024, such as 1,4; got {text!r}")
+    return [int(p) for p in parts]
+
+
+def _side(connection: Connection, dtype: str | None = None) -> Engine:
+    return Engine(name=connection.facts.engine, version=connection.facts.version, dtype=dtype)
+
+
+async def _texts(engine: Connection, done: list[auditing.Verified]) -> dict[int, str]:
+    """Texts of the sampled ids, as far as the trusted engine detokenises."""
+    if engine.tokenizer is None:
+        return {}
+    ids = {t for v in done for t in (v.artifact.tokens.completion_ids or ())[: report.MAX_TOKENS]}
+    return {t: await engine.tokenizer.text(t) for t in sorted(ids)}
+
+
+def _counted(done: int, total: int) -> None:
+    if done == total or done % 16 == 0:
+        remark(f"{done} of {total} honest pairs")
+
+
+def _step(verified: auditing.Verified, state: session.Session) -> None:
+    remark(f"{verified.prompt}: {verified.verdict.status}, log e {state.log_e:.2f}")
+
+
+def _print_policy(made: Policy, path: Path) -> None:
+    out.print(f"{path}: {made.name}, {made.model_id}, {made.method}, {made.mode}, width {made.k}", markup=False)
+    if made.exact is not None:
+        out.print(f"  an exact pair: equality within {made.exact:.1e} nat", markup=False)
+    for bucket, held in sorted(made.holdout.items()):
+        low, high = held.interval()
+        least = conformal.BUCKETS[int(bucket)]
+        n = len(made.scores.get(bucket, {}).get("tz", ()))
+        out.print(
+            f"  from {least} tokens: {n} scores; {held.alarms} alarms in {held.sequences} held-out sequences"
+            f" (rate {low:.3f} to {high:.3f}, target {made.level:g})",
+            markup=False,
+        )
+    needed = conformal.needed(made.test_level)
+    if made.exact is None and all(len(t.get("tz", ())) < needed for t in made.scores.values()):
+        remark(f"no length has the {needed} scores that a false-positive rate of {made.level:g} needs: add prompts")
+
+
+def _print_audit(made: session.Audit, differs: list[str]) -> None:
+    out.print(f"{made.provider}: {made.session.status}\n{made.headline}", markup=False)
+    for line in differs:
+        out.print(f"  changed: {line}", markup=False)

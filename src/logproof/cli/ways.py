@@ -1,0 +1,98 @@
+"""What the verification commands share: their options, and the way from files and words to the verify room."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from logproof.errors import ArtifactError, UsageError
+from logproof.models.connect import Connection
+from logproof.records.files import read_bounded
+from logproof.verify import capture as capturing
+from logproof.verify import files
+from logproof.verify import policy as policies
+from logproof.verify.artifact import Artifact, Claim
+from logproof.verify.capture import Pins, Prompt
+from logproof.verify.policy import Policy
+from logproof.verify.recording import claim_of
+from logproof.verify.replay import Asked
+from logproof.verify.support import Sampler
+
+Prompts = Annotated[Path, typer.Argument(help='Prompt file: {"text"}, {"token_ids"} or {"messages"} a line.')]
+Artifacts = Annotated[list[Path], typer.Argument(help="Artifact files, .jsonl or .parquet.", metavar="ARTIFACT...")]
+EngineURL = Annotated[str, typer.Option("--engine", "-e", metavar="URL", help="Base URL of the trusted engine.")]
+PolicyFile = Annotated[Path | None, typer.Option("--policy", "-p", help="Policy that `calibrate` wrote.")]
+MethodName = Annotated[str, typer.Option("--method", help="decode, prefill or auto.")]
+Temperature = Annotated[float, typer.Option("--temperature", min=0.0, help="0 is greedy.")]
+TopP = Annotated[float, typer.Option("--top-p", min=0.0, max=1.0)]
+TopK = Annotated[int, typer.Option("--top-k", min=0, help="0 is off.")]
+MinP = Annotated[float, typer.Option("--min-p", min=0.0, max=1.0)]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1)]
+Width = Annotated[int, typer.Option("--width", "-k", min=0, help="Entries recorded at each position.")]
+Nonce = Annotated[
+    str | None, typer.Option("--nonce", help="Seeds derive from it and the prompt's id; random if unset.")
+]
+Dtype = Annotated[str | None, typer.Option("--dtype", help="Claimed number format: float32, bfloat16, float16.")]
+Runner = Annotated[str | None, typer.Option("--runner", help="Claimed vLLM model runner: v1 or v2.")]
+Device = Annotated[str | None, typer.Option("--device", help="Claimed device: cpu or cuda.")]
+Profile = Annotated[str | None, typer.Option("--profile", help="Claimed sampler profile, if known.")]
+ClaimedModel = Annotated[str | None, typer.Option("--claim", help="Claimed model, if the served name is another.")]
+EosIds = Annotated[list[int] | None, typer.Option("--eos-id", help="Id that ends a completion; repeatable.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Requests in flight.")]
+
+
+class ClaimOptions(msgspec.Struct, frozen=True):
+    """What a command line says about the claimed executor."""
+
+    model: str | None
+    dtype: str | None
+    runner: str | None
+    device: str | None
+    profile: str | None
+    eos_ids: tuple[int, ...] | None
+
+    def of(self, connection: Connection) -> Claim:
+        """The claim of an endpoint: these, and what the probe found."""
+        known = {"dtype": self.dtype, "runner": self.runner, "device": self.device, "sampler_profile": self.profile}
+        return claim_of(connection.facts, self.model or connection.model, eos_ids=self.eos_ids, **known)
+
+
+def prompts(file: Path) -> list[Prompt]:
+    """Prompts of a file. Raises StoreError, UsageError, DatasetError."""
+    return capturing.prompts(read_bounded(file, capturing.MAX_PROMPTS_BYTES), file.name)
+
+
+def artifacts(paths: list[Path]) -> list[Artifact]:
+    """Artifacts of several files. Raises ArtifactError where there is none."""
+    found = [a for path in paths for a in files.read(path)]
+    if not found:
+        raise ArtifactError("there is no artifact in these files")
+    return found
+
+
+def policy(path: Path) -> Policy:
+    """A checked policy. Raises StoreError, UsageError."""
+    return policies.load(read_bounded(path, policies.MAX_BYTES))
+
+
+def method(name: str) -> Asked:
+    """A replay method by name. Raises UsageError."""
+    known: dict[str, Asked] = {"auto": "auto", "decode": "decode", "prefill": "prefill"}
+    if name not in known:
+        raise UsageError(f"--method takes decode, prefill or auto, got {name!r}")
+    return known[name]
+
+
+def pins(sampler: Sampler, max_tokens: int, width: int, nonce: str | None, *, fixed: bool = False) -> Pins:
+    """What every call of a command asks for; without a nonce, a random one."""
+    return Pins(
+        sampler=sampler,
+        max_tokens=max_tokens,
+        k=width,
+        nonce=nonce or secrets.token_hex(8),
+        denominator=1024 if fixed else None,
+    )

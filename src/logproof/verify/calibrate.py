@@ -1,0 +1,96 @@
+"""Honest pairs from live engines, for calibration.py: captures at several concurrencies, each replayed.
+
+The executor's endpoint may be the trusted one itself (then the policy knows the noise of batches and of decode against
+prefill) or another honest engine. Repeats of the first replays, cold one included, give the noise floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from logproof.errors import EngineError, UsageError
+from logproof.models.connect import Connection
+from logproof.verify import offline
+from logproof.verify.artifact import Artifact, Claim
+from logproof.verify.calibration import Honest
+from logproof.verify.capture import Pins, Prompt, capture
+from logproof.verify.distance import max_abs, pair
+from logproof.verify.judge import Replay, ReplayFailure
+from logproof.verify.parallel import in_order
+from logproof.verify.policy import NoiseFloor
+from logproof.verify.replay import Asked, replay
+
+FLOOR_ARTIFACTS = 4
+"""Artifacts whose replay is repeated for the noise floor."""
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """Executor and verifier, open connections; they may be one."""
+
+    executor: Connection
+    verifier: Connection
+
+
+async def collect(
+    sides: Sides,
+    prompts: Sequence[Prompt],
+    pins: Sequence[Pins],
+    claim: Claim,
+    *,
+    method: Asked = "auto",
+    concurrencies: Sequence[int] = (1, 4),
+    told: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Honest]:
+    """Capture each prompt once for each pins and concurrency, and replay it. told: called with (done, total).
+
+    Raises UsageError for no work, EngineError where a replay fails, and what Client.call raises.
+    """
+    total = len(prompts) * len(pins) * len(concurrencies)
+    if total == 0:
+        raise UsageError("nothing to calibrate with: no prompts, samplers or concurrencies")
+    found: list[Honest] = []
+    for limit in concurrencies:
+        for pin in pins:
+            made = [p async for p in capture(sides.executor, prompts, _own_seeds(pin, limit), claim, concurrency=limit)]
+            for prompt, artifact, answer in await _replayed(sides.verifier, made, method, limit):
+                found.append(Honest(prompt.id, artifact, answer))
+                told(len(found), total)
+    return found
+
+
+def _own_seeds(pins: Pins, limit: int) -> Pins:
+    """Other seeds for each concurrency: the same text twice would count one sequence as two."""
+    return pins if pins.nonce is None else msgspec.structs.replace(pins, nonce=f"{pins.nonce}/{limit}")
+
+
+async def _replayed(
+    verifier: Connection, made: Sequence[tuple[Prompt, Artifact]], method: Asked, limit: int
+) -> list[tuple[Prompt, Artifact, Replay]]:
+    answers = await in_order([partial(_sure, verifier, a, method) for _, a in made], limit)
+    return [(prompt, artifact, answer) for (prompt, artifact), answer in zip(made, answers, strict=True)]
+
+
+async def _sure(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay:
+    if not offline.check(artifact).replayable:
+        raise EngineError("the executor made a record that cannot be replayed", hint="is its dialect keyed by ids?")
+    answer = await replay(verifier, artifact, method, repeats=repeats)
+    if isinstance(answer, ReplayFailure):
+        raise EngineError(f"the trusted engine did not replay an honest artifact: {answer.detail}")
+    return answer
+
+
+async def noise_floor(verifier: Connection, pairs: Sequence[Honest], method: Asked = "auto") -> NoiseFloor:
+    """Repeat a few replays in sequence, then all of them at once, and report how far they differ."""
+    chosen = list(pairs)[:FLOOR_ARTIFACTS]
+    calm = [await _sure(verifier, p.artifact, method, repeats=3) for p in chosen]
+    jobs = [partial(_sure, verifier, p.artifact, method) for p in chosen * 2]
+    crowd = await in_order(jobs, len(jobs))
+    differ = [max_abs(pair(a.columns, b.columns)) for a, b in zip(calm * 2, crowd, strict=True)]
+    return NoiseFloor(
+        repeat=max((c.noise_floor or 0.0 for c in calm), default=None),
+        batch=max(differ, default=None),
+        spread=1 + sum(d > 0.0 for d in differ) if differ else None,
+    )

@@ -1,0 +1,257 @@
+"""From honest pairs to a policy. Pure.
+
+Prompts, not positions, are split (positions of one text are not independent): a quarter fits the residual scales, half
+gives the scores that p-values count, a quarter is judged by the finished policy to measure its false-positive rate.
+Each
+sequence gives one score a length bucket, of a beginning whose length is drawn from the bucket, so that all lengths are
+calibrated. An engine pair that never differs by more than EXACT_BELOW is exact, and then judged by equality.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import numpy as np
+
+from logproof.errors import UsageError
+from logproof.verify import artifact as art
+from logproof.verify import conformal, distance, offline, online, sampling, seedreplay
+from logproof.verify.artifact import Artifact
+from logproof.verify.columns import Columns
+from logproof.verify.judge import Replay, judge
+from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
+
+EXACT_BELOW = 1e-3
+"""Largest difference, nats, of pairs that are taken to be exact; the policy then allows three times what was seen."""
+EXACT_LEAST = 1e-4
+BUCKET_ENDS = (15, 63, 255, 4095)
+GREEDY_STEPS = {"bfloat16": 0.125, "float16": 0.016, "float32": 1e-3}
+DAYS = 30
+
+
+class Honest(msgspec.Struct, frozen=True, eq=False):
+    """One honest pair: an artifact that the trusted executor made, and its replay. prompt: id, unit of the split."""
+
+    prompt: str
+    artifact: Artifact
+    replay: Replay
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policy shall promise. level: false-positive rate; days: validity; floor: measured noise of repeats."""
+
+    name: str
+    level: float = 0.01
+    require: Level = "sampled"
+    days: int = DAYS
+    floor: NoiseFloor = NoiseFloor()
+    executor: Engine = Engine()
+    verifier: Engine = Engine()
+
+
+def fit(pairs: Sequence[Honest], aim: Aim, now: datetime) -> Policy:
+    """The policy. Raises UsageError for no or mixed pairs, fewer than four prompts, or an artifact that fails
+    offline."""
+    first = _checked(pairs)
+    scale, score, held = (_part(pairs, part) for part in ("scale", "score", "held"))
+    matched = [distance.pair(art.columns(p.artifact), p.replay.columns) for p in pairs]
+    worst = max(distance.max_abs(m) for m in matched)
+    spec = first.artifact.logprobs
+    policy = Policy(
+        schema="logproof-policy/1",
+        name=aim.name,
+        created_at=now.astimezone(UTC).isoformat(timespec="seconds"),
+        expires_at=(now.astimezone(UTC) + timedelta(days=aim.days)).isoformat(timespec="seconds"),
+        model_id=first.artifact.claim.model.id,
+        weights_digest=first.artifact.claim.model.weights_digest,
+        tokenizer_digest=first.artifact.claim.model.tokenizer_digest,
+        eos_ids=_eos_ids(pairs),
+        executor=aim.executor,
+        verifier=aim.verifier,
+        method=first.replay.method,
+        mode="raw" if spec is None else spec.mode,
+        k=0 if spec is None else spec.k,
+        level=aim.level,
+        require=aim.require,
+        sigma=distance.fit_sigma([distance.pair(art.columns(p.artifact), p.replay.columns) for p in scale]),
+        scores={},
+        floor=aim.floor,
+        selftest=_selftest(pairs),
+        exact=max(EXACT_LEAST, 3.0 * worst) if worst <= EXACT_BELOW else None,
+    )
+    policy = msgspec.structs.replace(policy, scores=_scores(score, policy), rates=_rates(score, policy))
+    return msgspec.structs.replace(policy, holdout=_holdout(held, policy, now))
+
+
+def _checked(pairs: Sequence[Honest]) -> Honest:
+    if not pairs:
+        raise UsageError("no honest pairs to calibrate from")
+    kinds = {_kind(p) for p in pairs}
+    if len(kinds) > 1:
+        raise UsageError(f"honest pairs of several kinds are mixed: {'; '.join(sorted(map(str, kinds)))}")
+    for p in pairs:
+        bad = next((f for f in offline.check(p.artifact).findings if f.outcome == "fail"), None)
+        if bad is not None:
+            detail = f"artifact {p.artifact.artifact_id} fails its own test {bad.test}: {bad.detail}"
+            raise UsageError(detail, hint="the trusted engine must make sound records before it can calibrate")
+    empty = [part for part in ("scale", "score", "held") if not _part(pairs, part)]
+    if empty:
+        raise UsageError("too few different prompts to split", hint="give at least a dozen")
+    return pairs[0]
+
+
+def _kind(p: Honest) -> tuple[object, ...]:
+    spec = p.artifact.logprobs
+    return (
+        p.artifact.claim.model.id,
+        p.replay.method,
+        None if spec is None else spec.mode,
+        None if spec is None else spec.k,
+    )
+
+
+def _part(pairs: Sequence[Honest], part: str) -> list[Honest]:
+    return [p for p in pairs if part_of(p.prompt) == part]
+
+
+def part_of(prompt: str) -> str:
+    """scale (a quarter), score (half) or held (a quarter), by a hash of the prompt's id."""
+    return ("scale", "score", "score", "held")[hashlib.sha256(prompt.encode()).digest()[0] % 4]
+
+
+def head_length(p: Honest, bucket: int) -> int | None:
+    """Length of the beginning of this sequence that stands for a bucket, or None where it is too short."""
+    n = len(p.replay.columns)
+    low, high = conformal.BUCKETS[bucket], min(n, BUCKET_ENDS[bucket])
+    if n < low:
+        return None
+    seed = hashlib.sha256(f"{p.artifact.artifact_id}/{bucket}".encode()).digest()[:4]
+    return low + int.from_bytes(seed, "big") % (high - low + 1)
+
+
+def truncated(artifact: Artifact, n: int) -> Artifact:
+    """The artifact as if max_tokens had been n: honest again, for n below its length; itself otherwise."""
+    ids, rows = artifact.tokens.completion_ids, artifact.positions
+    if ids is None or rows is None or n >= len(ids):
+        return artifact
+    replace = msgspec.structs.replace
+    kept = None if rows.kept is None else rows.kept[:n]
+    usage = replace(artifact.end.usage, completion=n)
+    return art.seal(
+        replace(
+            artifact,
+            tokens=replace(artifact.tokens, completion_ids=ids[:n]),
+            positions=art.Positions(sampled=rows.sampled[:n], ids=rows.ids[:n], logprobs=rows.logprobs[:n], kept=kept),
+            sampling=replace(artifact.sampling, max_tokens=n),
+            end=replace(artifact.end, finish_reason="length", stop_reason=None, usage=usage),
+        )
+    )
+
+
+def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tuple[float, ...]]]:
+    table: dict[str, dict[str, list[float]]] = {}
+    for b in range(len(conformal.BUCKETS)):
+        for p in pairs:
+            n = head_length(p, b)
+            if n is None:
+                continue
+            for name, value in _score(p, n, policy).items():
+                table.setdefault(str(b), {}).setdefault(name, []).append(value)
+    return {b: {name: tuple(sorted(values)) for name, values in row.items()} for b, row in table.items()}
+
+
+def _score(p: Honest, n: int, policy: Policy) -> dict[str, float]:
+    own, theirs = art.columns(p.artifact).head(n), p.replay.columns.head(n)
+    _, found = online.measure(own, theirs, policy.sigma)
+    sampler = offline.check(p.artifact).sampler
+    if sampler is not None and not sampler.greedy:
+        drawn = sampling.outcomes(theirs, sampler, p.artifact.claim.model.vocab_size)
+        found["surprise"] = sampling.surprise(drawn).z
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _rates(pairs: Sequence[Honest], policy: Policy) -> Rates:
+    """Honest token counts over the scoring part, full lengths."""
+    bins = np.zeros(seedreplay.BINS, np.int64)
+    out = tokens = beyond = greedy = 0
+    step = GREEDY_STEPS.get(policy.executor.dtype or "", 0.125)
+    for p in pairs:
+        checked = offline.check(p.artifact, _trusted(policy))
+        if checked.sampler is None:
+            continue
+        if checked.sampler.greedy:
+            gaps = sampling.greedy_gaps(p.replay.columns)
+            beyond, greedy = beyond + int((gaps > step).sum()), greedy + len(gaps)
+            continue
+        draw = _redraw(p, checked)
+        if draw is not None:
+            bins += np.bincount(seedreplay.margin_bins(draw), minlength=seedreplay.BINS)
+        drawn = sampling.outcomes(p.replay.columns, checked.sampler, p.artifact.claim.model.vocab_size)
+        out, tokens = out + int(drawn.out.sum()), tokens + len(drawn.out)
+    return Rates(
+        margins=tuple(bins.tolist()),
+        out=out,
+        tokens=tokens,
+        greedy_step=step,
+        greedy_beyond=beyond,
+        greedy_tokens=greedy,
+    )
+
+
+def _trusted(policy: Policy) -> str | None:
+    return policy.selftest.profile if policy.selftest is not None and policy.selftest.passed else None
+
+
+def _redraw(p: Honest, checked: offline.Offline, own: Columns | None = None) -> seedreplay.Redraw | None:
+    """The draw repeated on the verifier's logprobs (or on `own`); None where it cannot be."""
+    seed = p.artifact.sampling.seed
+    if checked.sampler is None or checked.sampler.greedy or checked.profile is None or seed is None:
+        return None
+    if offline.seed_obstacle(p.artifact, checked.sampler, checked.profile) is not None:
+        return None
+    columns = p.replay.columns if own is None else own
+    vocab = p.artifact.claim.model.vocab_size
+    prompt = len(p.artifact.tokens.prompt_ids or ())
+    return seedreplay.redraw(columns, checked.sampler, checked.profile, seed.value, prompt, vocab_size=vocab)
+
+
+def _selftest(pairs: Sequence[Honest]) -> SelfTest | None:
+    """S4 on all sampled records under the profile that they claim; None where none can be replayed."""
+    names, tokens, violations = set[str](), 0, 0
+    for p in pairs:
+        checked = offline.check(p.artifact, p.artifact.claim.sampler_profile)
+        draw = _redraw(p, checked, art.columns(p.artifact))
+        if draw is not None and checked.profile is not None:
+            names.add(checked.profile.id)
+            tokens += int(draw.known.sum())
+            violations += int((draw.mismatch & draw.known).sum())
+    return SelfTest(profile=names.pop(), tokens=tokens, violations=violations) if len(names) == 1 else None
+
+
+def _eos_ids(pairs: Sequence[Honest]) -> tuple[int, ...] | None:
+    """Ids that ended honest completions without a stop string or stop id; None where none ended so."""
+    found = set()
+    for p in pairs:
+        a = p.artifact
+        plain = a.end.finish_reason == "stop" and a.end.stop_reason is None and not a.sampling.stop
+        if plain and not a.sampling.stop_token_ids and a.tokens.completion_ids:
+            found.add(a.tokens.completion_ids[-1])
+        found |= set(a.claim.model.eos_ids or ())
+    return tuple(sorted(found)) or None
+
+
+def _holdout(pairs: Sequence[Honest], policy: Policy, now: datetime) -> dict[str, Holdout]:
+    """The finished policy on pairs it has not seen, by bucket: an alarm is an invalid verdict."""
+    table: dict[str, list[bool]] = {}
+    for b in range(len(conformal.BUCKETS)):
+        for p in pairs:
+            n = head_length(p, b)
+            if n is not None:
+                cut = msgspec.structs.replace(p.replay, columns=p.replay.columns.head(n))
+                verdict = judge(truncated(p.artifact, n), cut, policy, now)
+                table.setdefault(str(b), []).append(verdict.status == "invalid")
+    return {b: Holdout(sequences=len(alarms), alarms=sum(alarms)) for b, alarms in table.items()}

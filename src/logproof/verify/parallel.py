@@ -1,0 +1,26 @@
+"""Bounded concurrency that keeps order and leaves no task behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_order(jobs: Sequence[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+    """Results of the jobs in their order, at most `limit` running. The first failure cancels the rest and is raised."""
+    gate = asyncio.Semaphore(limit)
+
+    async def run(job: Callable[[], Awaitable[T]]) -> T:
+        async with gate:
+            return await job()
+
+    tasks = [asyncio.ensure_future(run(job)) for job in jobs]
+    try:
+        return [await task for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
