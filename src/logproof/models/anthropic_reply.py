@@ -29,7 +29,7 @@ class WireCitation(msgspec.Struct, gc=False):
 
 
 class Block(msgspec.Struct, gc=False):
-    """One content block of any type."""
+    """One content block of any type; `input` is empty where absent."""
 
     type: str
     text: str | None = None
@@ -38,7 +38,7 @@ class Block(msgspec.Struct, gc=False):
     signature: str | None = None
     id: str | None = None
     name: str | None = None
-    input: msgspec.Raw | None = None
+    input: msgspec.Raw = msgspec.Raw()
 
 
 class Thinking(msgspec.Struct, gc=False):
@@ -152,7 +152,7 @@ def _part(block: Block, raw: bytes, index: int) -> Part:
             signature = _blob(SIGNATURE, block.signature) if block.signature else None
             return ReasoningPart(_held(block.thinking, f"{path}/thinking"), signature)
         case "tool_use":
-            if block.input is None:
+            if not bytes(block.input):
                 raise BadReply("a call without arguments", path=f"{path}/input")
             more = {k: v for k, v in _fields(raw).items() if k not in ("type", "id", "name", "input") and v is not None}
             return ToolCallPart(

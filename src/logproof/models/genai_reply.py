@@ -98,11 +98,11 @@ _VALUE = msgspec.json.Decoder(object)
 
 
 class Call(msgspec.Struct, gc=False):
-    """A functionCall."""
+    """A functionCall; `args` is empty where absent."""
 
     name: str
     id: str | None = None
-    args: msgspec.Raw | None = None
+    args: msgspec.Raw = msgspec.Raw()
 
 
 _CALL = msgspec.json.Decoder(Call)
@@ -202,7 +202,7 @@ def _part(wire: WirePart, index: int, path: str) -> Part:
         return ReasoningPart(text, signature) if thought else TextPart(text, signature)
     if "functionCall" in wire:
         call = decode(_CALL, bytes(wire["functionCall"]), f"{path}/functionCall")
-        arguments = bytes(call.args).decode() if call.args is not None else "{}"
+        arguments = bytes(call.args).decode() or "{}"
         return ToolCallPart(call.id or f"{UNNAMED}{index}", call.name, arguments, signature)
     kind = next((k for k in wire if k not in (SIGNATURE, "thought")), "part")
     return OpaquePart(Opaque(DIALECT, kind, {k: _VALUE.decode(bytes(v)) for k, v in wire.items()}))
