@@ -71,6 +71,11 @@ def width_fault(width: int, facts: Facts) -> str | None:
     return None
 
 
+def bias(logit_bias: Mapping[int, float]) -> dict[str, float]:
+    """`logit_bias` of these wires: ids as texts; whole numbers as integers, which is what OpenAI documents."""
+    return {str(token): int(value) if value == int(value) else value for token, value in logit_bias.items()}
+
+
 def sampled_meaning(request: Request, server: Server) -> Meaning:
     """What the sampled logprobs are logprobs of.
 

@@ -15,8 +15,8 @@ from logproof.ir.facts import Facts
 from logproof.models import channels
 from models.chat_wires import request_of
 from models.compare import same_reply
-from models.entry_damage import DAMAGES, View
 from models.dialects.chat_cases import DIALECT
+from models.entry_damage import DAMAGES, View
 from models.wires import load
 
 SCORED = {

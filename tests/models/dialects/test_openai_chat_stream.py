@@ -30,7 +30,9 @@ def event(*choices: dict[str, Any], **chunk: Any) -> SseEvent:
 
 
 def delta(content: str | None = None, finish: str | None = None, index: int = 0, **more: Any) -> dict[str, Any]:
-    fields = {k: more.pop(k) for k in ("tool_calls", "reasoning", "refusal", "annotations") if k in more}
+    fields: dict[str, Any] = {
+        k: more.pop(k) for k in ("tool_calls", "reasoning", "refusal", "annotations") if k in more
+    }
     shown: dict[str, Any] = {"content": content, **fields}
     return {"index": index, "delta": shown, "finish_reason": finish, **more}
 

@@ -14,8 +14,8 @@ from logproof.errors import LogproofError
 from logproof.ir.facts import Facts
 from logproof.models import channels
 from models.compare import same_reply
-from models.entry_damage import DAMAGES, View
 from models.dialects.responses_cases import DIALECT
+from models.entry_damage import DAMAGES, View
 from models.responses_wires import request_of
 from models.wires import load
 

@@ -181,7 +181,7 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.noop("sampling.stop", "no stop string is asked, and this wire has none of its own")
     else:
         ledger.send("sampling.stop", "/stop", list(s.stop or ()))
-    ledger.send("sampling.logit_bias", "/logit_bias", {str(k): v for k, v in (s.logit_bias or {}).items()})
+    ledger.send("sampling.logit_bias", "/logit_bias", chat.bias(s.logit_bias or {}))
 
 
 def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:

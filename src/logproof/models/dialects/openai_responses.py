@@ -183,7 +183,7 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.noop("sampling.stop", "no stop string is asked, and this wire has none of its own")
     else:
         ledger.send("sampling.stop", "/stop", list(s.stop or ()))
-    ledger.send("sampling.logit_bias", "/logit_bias", {str(k): v for k, v in (s.logit_bias or {}).items()})
+    ledger.send("sampling.logit_bias", "/logit_bias", chat.bias(s.logit_bias or {}))
 
 
 def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -265,9 +265,7 @@ def _lower_tools(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.refuse("tools.functions", "two functions share a name")
     for hosted in tools.hosted or ():
         if facts.engine != "openai" or hosted.kind not in HOSTED or "type" in hosted.config:
-            ledger.refuse(
-                "tools.hosted", f"{hosted.kind}: only OpenAI runs tools here, those that it documents"
-            )
+            ledger.refuse("tools.hosted", f"{hosted.kind}: only OpenAI runs tools here, those that it documents")
     listed = [_function(f) for f in tools.functions or ()]
     if not ledger.stopped("tools.hosted"):
         listed += [{"type": h.kind, **h.config} for h in tools.hosted or ()]
