@@ -19,6 +19,7 @@ from logproof.models.genai_logprobs import LogprobsResult, lift_logprobs
 from logproof.models.genai_request import DIALECT, SIGNATURE, UNNAMED
 from logproof.models.genai_spans import lift_citations
 from logproof.models.reply import decode
+from logproof.wire.faults import error_in_body
 
 WirePart = dict[str, msgspec.Raw]
 
@@ -146,7 +147,7 @@ def lift(request: Request, body: bytes) -> Response:
     reply = decode(BODY, body)
     candidates = sorted(reply.candidates or (), key=lambda c: c.index or 0)
     if not candidates:
-        raise _blocked(reply.prompt_feedback)
+        raise error_in_body(body.decode(errors="replace")) or _blocked(reply.prompt_feedback)
     choices = tuple(_lift_candidate(request, c, f"/candidates/{c.index or 0}") for c in candidates)
     return Response(
         choices=choices,

@@ -72,9 +72,10 @@ def _add(whole: Candidate, found: Candidate, path: str) -> None:
         if value is not None:
             setattr(whole, name, value)
     if found.content is not None:
-        whole.content = whole.content or Content(parts=[], role=found.content.role)
+        joined = (whole.content.parts if whole.content else None) or []
         for part in parts:
-            _append(whole.content.parts or [], part)
+            _append(joined, part)
+        whole.content = Content(parts=joined, role=found.content.role)
     if found.logprobs_result is not None:
         before = whole.logprobs_result
         whole.logprobs_result = _joined(before, found.logprobs_result) if before else found.logprobs_result
