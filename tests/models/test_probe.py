@@ -1,0 +1,203 @@
+"""The probe: recorded answers of each kind of server, partial ones, refused keys, and the measured mode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from fakes.server import FakeServer, Reply, Seen
+from logproof.errors import AuthError, ServerFault, StatusError, TransportError, UsageError
+from logproof.ir.facts import Facts
+from logproof.models.probe import probe, read_facts
+from logproof.wire.endpoint import endpoint
+from logproof.wire.message import WireReply, WireRequest
+from logproof.wire.retry import RetryPolicy
+from logproof.wire.transport import Transport
+from models.wires import REPLIES
+
+
+def recorded(engine: str) -> dict[str, Any]:
+    answers: dict[str, Any] = json.loads((REPLIES / "probe" / f"{engine}.json").read_text(encoding="utf-8"))
+    return answers
+
+
+def listing(*entries: dict[str, object]) -> dict[str, object]:
+    return {"/v1/models": {"object": "list", "data": list(entries)}}
+
+
+def test_vllm_is_recognised_with_its_limits_and_fields() -> None:
+    facts = read_facts(recorded("vllm"))
+    assert (facts.engine, facts.version, facts.models) == ("vllm", "0.32.0", ("smollm2",))
+    assert (facts.max_model_len, facts.model_root) == (2048, "smollm2")
+    assert facts.has_field("/v1/completions", "logprob_token_ids")
+    assert facts.has_field("/v1/completions", "min_p")
+    assert not facts.has_field("/v1/completions", "enforced_token_ids")
+    assert facts.tokenizer
+    assert facts.sources["engine"] == "/v1/models owned_by"
+    assert facts.sources["fields"] == "/openapi.json"
+    assert facts.plugin is None
+
+
+def test_sglang_and_llama_cpp() -> None:
+    sglang = read_facts(recorded("sglang"))
+    assert (sglang.engine, sglang.models, sglang.max_model_len) == ("sglang", ("smollm2",), 2048)
+    assert read_facts({"/model_info": {"served_model_name": "x"}}).models == ("x",)
+    info = {"version": "0.5.23", "context_length": 4096, "vocab_size": 7, "enable_deterministic_inference": True}
+    facts = read_facts({"/model_info": {"served_model_name": "x"}, "/server_info": info})
+    assert (facts.version, facts.max_model_len, facts.vocab_size, facts.deterministic) == ("0.5.23", 4096, 7, True)
+    assert read_facts({"/props": {"default_generation_settings": {}}}).engine == "llama.cpp"
+    assert read_facts(listing({"id": "m", "owned_by": "llamacpp"})).engine == "llama.cpp"
+    unknown = read_facts(recorded("llamacpp"))
+    assert (unknown.engine, unknown.models) == (None, ("smollm2",))
+
+
+@pytest.mark.parametrize(
+    ("answers", "engine", "models"),
+    [
+        ({"/info": {"max_total_tokens": 4096, "version": "3.0"}}, "tgi", ()),
+        ({"/info": {"docker_label": "x"}}, "tgi", ()),
+        (
+            listing({"id": "gpt-4o", "owned_by": "system"}, {"id": "o1", "owned_by": "openai"}),
+            "openai",
+            ("gpt-4o", "o1"),
+        ),
+        (listing({"id": "claude-x", "type": "model", "display_name": "X"}), "anthropic", ("claude-x",)),
+        ({"/v1beta/models": {"models": [{"name": "models/gemini-x"}]}}, "gemini", ("gemini-x",)),
+        (listing({"id": "m", "owned_by": "someone"}), None, ("m",)),
+        ({"/version": {"version": "0.32.0"}, "/openapi.json": {"paths": {"/generative_scoring": {}}}}, "vllm", ()),
+        ({"/version": {"version": "0.32.0"}}, None, ()),
+        ({"/v1/models": []}, None, ()),
+        ({"/v1/models": {"data": "x"}, "/openapi.json": [1], "/server_info": 5, "/logproof/status": "on"}, None, ()),
+        ({"/openapi.json": {"paths": {"/x": {"post": {"requestBody": None}}}}}, None, ()),
+    ],
+)
+def test_each_kind_and_partial_answers(answers: dict[str, object], engine: str | None, models: tuple[str, ...]) -> None:
+    facts = read_facts(answers)
+    assert (facts.engine, facts.models) == (engine, models)
+
+
+def test_inline_schemas_are_read() -> None:
+    schema = {"properties": {"a": {}, "b": {}}}
+    item = {"post": {"requestBody": {"content": {"application/json": {"schema": schema}}}}}
+    assert read_facts({"/openapi.json": {"paths": {"/x": item}}}).fields == {"/x": ("a", "b")}
+
+
+def test_nothing_that_answers_is_no_server() -> None:
+    with pytest.raises(UsageError, match="answers none of the questions"):
+        read_facts({})
+
+
+def test_the_plugin_is_believed_only_where_it_says_true() -> None:
+    features = {"enforced_replay": True, "logprobs_mode": "yes"}
+    status = {"version": "0.1.0", "ready": True, "features": features, "logprobs_mode": "raw"}
+    plugin = read_facts({**recorded("vllm"), "/logproof/status": status}).plugin
+    assert plugin is not None
+    assert (plugin.version, plugin.enforced_replay, plugin.logprobs_mode) == ("0.1.0", True, False)
+    assert (plugin.default_mode, plugin.reason) == ("raw", None)
+    unready = {**status, "ready": False, "reason": "canary failed"}
+    off = read_facts({**recorded("vllm"), "/logproof/status": unready}).plugin
+    assert off is not None
+    assert (off.enforced_replay, off.reason) == (False, "canary failed")
+
+
+LIMIT = {"error": {"message": "Requested sample logprobs of 1000000, which is greater than max allowed: 100"}}
+VOCABULARY = {"error": {"message": "token_id(s) [2000000000] in logit_bias ... Vocabulary size: 49152 (parameter=x)"}}
+
+
+def sampled(value: object) -> Callable[[Seen], Reply]:
+    """A vLLM that refuses the questions about limits and gives this logprob for one token."""
+
+    def answer(seen: Seen) -> Reply:
+        body = seen.json()
+        if body.get("logprobs") == 1_000_000:
+            return Reply(400, json=LIMIT)
+        if "logit_bias" in body:
+            return Reply(400, json=VOCABULARY)
+        assert (body["temperature"], body["top_k"], body["max_tokens"]) == (2.0, 1, 1)
+        logprobs = {"tokens": ["a"], "token_logprobs": [value], "top_logprobs": [{"a": value}]}
+        return Reply(json={"choices": [{"index": 0, "text": "a", "logprobs": logprobs}]})
+
+    return answer
+
+
+def probed(server: FakeServer) -> Facts:
+    async def run() -> Facts:
+        async with Transport(endpoint(server.url, env={}), policy=RetryPolicy(attempts=1)) as transport:
+            return await probe(transport)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("value", "mode"), [(-1.25, "raw"), (0.0, "processed"), (14.5, None), (None, None)])
+def test_limits_and_the_meaning_of_logprobs_are_measured(value: object, mode: str | None) -> None:
+    with FakeServer() as server:
+        for path, answer in recorded("vllm").items():
+            server.on(path, answer)
+        server.on("/v1/completions", sampled(value))
+        facts = probed(server)
+    assert (facts.max_logprobs, facts.vocab_size, facts.logprobs_mode) == (100, 49152, mode)
+    assert facts.sources["max_logprobs"] == "a refused request"
+    assert ("logprobs_mode" in facts.sources) == (mode is not None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Reply(200, json={"choices": []}), Reply(500, json={}), Reply(400, json={"error": "no"}), Reply(drop=True)],
+)
+def test_limits_that_the_server_keeps_to_itself_stay_unknown(answer: Reply) -> None:
+    with FakeServer() as server:
+        for path, known in recorded("vllm").items():
+            server.on(path, known)
+        server.on("/v1/completions", answer)
+        facts = probed(server)
+    assert (facts.engine, facts.max_logprobs, facts.vocab_size, facts.logprobs_mode) == ("vllm", None, None, None)
+
+
+def test_a_refused_key_is_an_auth_error_though_some_routes_are_open() -> None:
+    with FakeServer() as server:
+        server.on("/version", {"version": "0.32.0"})
+        for path in ("/v1/models", "/server_info"):
+            server.on(path, Reply(401, json={"error": {"message": "no key"}}))
+        with pytest.raises(AuthError):
+            probed(server)
+        server.on("/v1/models", listing({"id": "m", "owned_by": "openai"})["/v1/models"])  # type: ignore[arg-type]
+        assert probed(server).engine == "openai"
+
+
+def test_a_server_that_tells_nothing_is_a_usage_error_and_a_dead_one_a_transport_error() -> None:
+    with FakeServer() as server:
+        server.on("/info", Reply(body="not JSON"))
+        with pytest.raises(UsageError):
+            probed(server)
+        url = server.url
+
+    class Dead:
+        async def send(self, request: WireRequest) -> WireReply:
+            raise TransportError(f"nothing answers at {url}")
+
+    with pytest.raises(TransportError):
+        asyncio.run(probe(Dead()))
+
+
+def test_a_bug_in_the_sender_is_not_swallowed() -> None:
+    class Broken:
+        async def send(self, request: WireRequest) -> WireReply:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(probe(Broken()))
+
+
+def test_a_failing_route_does_not_hide_the_others() -> None:
+    class Sick:
+        async def send(self, request: WireRequest) -> WireReply:
+            if request.path == "/v1/models":
+                return WireReply(200, (), msgspec.json.encode(listing({"id": "m", "owned_by": "openai"})["/v1/models"]))
+            raise ServerFault(503, "busy") if request.path == "/info" else StatusError(404, "no")
+
+    assert asyncio.run(probe(Sick())).engine == "openai"
