@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from eval.toy import ToyEngine, connection, fault, stored
+from logproof.eval import html
 from logproof.eval.html import page, write
 from logproof.ir.response import Tokens
 from logproof.records.store import RunStore
@@ -44,22 +45,29 @@ def read(html: str) -> Tags:
 
 def test_a_page_shows_tokens_of_every_kind_of_task(tmp_path: Path) -> None:
     finished = stored(
-        tmp_path / "run", connection(ToyEngine()), "arc_easy_ppl", "mmlu_clp", "gsm8k_gen", limit="2", shots=0, uncond=True
+        tmp_path / "run",
+        connection(ToyEngine()),
+        "arc_easy_ppl",
+        "mmlu_clp",
+        "gsm8k_gen",
+        limit="2",
+        shots=0,
+        uncond=True,
     )
     with RunStore.read(tmp_path / "run") as store:
-        html = page(finished.report, store, prompts=1)
+        made = page(finished.report, store, prompts=1)
         write(finished.report, store, tmp_path / "page.html", prompts=1)
         assert page(finished.report, store, prompts=0).count("<h3>") == 0
-    assert (tmp_path / "page.html").read_text() == html
-    found = read(html)
+    assert (tmp_path / "page.html").read_text() == made
+    found = read(made)
     assert "option 0" in found.text
     assert "(the right one)" in found.text
     assert "neutral 0" in found.text
     assert "The answer is 7." in found.text
-    assert html.count("<h3>") == 3
-    assert "logprob -" in html
-    assert 'class="span"' in html
-    assert not re.search(r"https?://(?!127\.0\.0\.1)|<script|<link|<img|@import|url\(", html)
+    assert made.count("<h3>") == 3
+    assert "logprob -" in made
+    assert 'class="span"' in made
+    assert not re.search(r"https?://(?!127\.0\.0\.1)|<script|<link|<img|@import|url\(", made)
 
 
 def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:
@@ -72,11 +80,11 @@ def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:
     finished = stored(tmp_path / "run", connection(engine), "gsm8k_gen", limit="1", shots=0)
     report = msgspec.structs.replace(finished.report, model=NASTY, endpoints=(NASTY,), suspect=(NASTY,))
     with RunStore.read(tmp_path / "run") as store:
-        html = page(report, store)
-    found = read(html)
+        made = page(report, store)
+    found = read(made)
     assert "script" not in found.tags
     assert NASTY in found.text
-    assert "<script" not in html
+    assert "<script" not in made
 
 
 def test_failed_samples_show_their_reason(tmp_path: Path) -> None:
@@ -86,10 +94,8 @@ def test_failed_samples_show_their_reason(tmp_path: Path) -> None:
 
 
 def test_text_without_tokens_and_long_prompts(tmp_path: Path, monkeypatch: Any) -> None:
-    from logproof.eval import html as module
-
     finished = stored(tmp_path / "run", connection(ToyEngine()), "gsm8k_gen", "arc_easy_ppl", limit="1", shots=0)
-    monkeypatch.setattr(module, "MAX_TOKENS", 5)
+    monkeypatch.setattr(html, "MAX_TOKENS", 5)
     with RunStore.read(tmp_path / "run") as store:
         assert re.search(r"… \d+ more", page(finished.report, store))
         calls = store.calls
@@ -100,16 +106,14 @@ def test_text_without_tokens_and_long_prompts(tmp_path: Path, monkeypatch: Any) 
                 choices = [{**c, "meaning": None} for c in response["choices"]]
                 yield msgspec.structs.replace(call, response={**response, "choices": choices})
 
-        store.calls = bare  # type: ignore[assignment,method-assign]
+        store.calls = bare
         assert "The answer is 7." in read(page(finished.report, store)).text
 
 
 def test_tokens_without_texts_or_values() -> None:
-    from logproof.eval.html import _tokens
-
-    html = _tokens(Tokens(np.array([np.nan, -np.inf, 0.0]), "raw", np.array([5, 6, 7])), None)
-    assert "[5]" in html
-    assert "not scored" in html
-    assert "logprob -inf" in html
-    assert "rgb(255,105,95)" in html
-    assert _tokens(Tokens(np.array([-1.0]), "raw", None, None, ("x",)), 0).count("id None") == 1
+    shown = html._tokens(Tokens(np.array([np.nan, -np.inf, 0.0]), "raw", np.array([5, 6, 7])), None)
+    assert "[5]" in shown
+    assert "not scored" in shown
+    assert "logprob -inf" in shown
+    assert "rgb(255,105,95)" in shown
+    assert html._tokens(Tokens(np.array([-1.0]), "raw", None, None, ("x",)), 0).count('title="logprob -1.0000"') == 1

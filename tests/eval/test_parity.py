@@ -219,6 +219,45 @@ def test_labels_that_cannot_be_compared(tmp_path: Path) -> None:
     assert (found.labels.unlike, found.labels.max_difference, found.labels.tokens) == (3, 0.0, 2)
 
 
+def edited(store: RunStore, **changes: Any) -> None:
+    """Change every stored reply on its way out."""
+    calls = store.calls
+
+    def read(key: str) -> Any:
+        for call in calls(key):
+            yield msgspec.structs.replace(call, response={**call.response, **changes})
+
+    store.calls = read
+
+
+def test_a_prompt_channel_of_one_run_only(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        stored(tmp_path / name, connection(ToyEngine()), "arc_easy_ppl", limit="1", shots=0)
+    with RunStore.amend(tmp_path / "a") as one, RunStore.amend(tmp_path / "b") as two:
+        edited(two, prompt=None)
+        found = compare(one, two)
+    assert found.input.unlike == 4
+    assert found.first is not None
+    assert found.first.detail == "a prompt channel is absent"
+
+
+def test_texts_alone_are_compared_where_a_wire_has_no_logprobs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        stored(tmp_path / name, connection(ToyEngine()), "gsm8k_gen", limit="1", shots=0)
+    with RunStore.amend(tmp_path / "a") as one, RunStore.amend(tmp_path / "b") as two:
+        edited(two, choices=[{"text": " The answer is 7.\n#### 7", "finish": {"reason": "stop", "raw": None}}])
+        found = compare(one, two)
+    assert (found.sampled.tokens, found.first) == (0, None)
+
+
+def test_samples_that_failed_in_both_runs_are_not_missing(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        stored(tmp_path / name, connection(ToyEngine(lambda body: fault())), "gsm8k_gen", limit="1", shots=0)
+    with RunStore.read(tmp_path / "a") as one, RunStore.read(tmp_path / "b") as two:
+        found = compare(one, two)
+    assert (found.missing, found.samples) == (0, 0)
+
+
 def test_a_store_without_its_calls_is_damaged(tmp_path: Path) -> None:
     conn = connection(ToyEngine())
     for name in ("a", "b"):
@@ -226,7 +265,7 @@ def test_a_store_without_its_calls_is_damaged(tmp_path: Path) -> None:
     with RunStore.read(tmp_path / "a") as one, RunStore.read(tmp_path / "b") as two:
         broken = msgspec.structs.replace
         calls = two.calls
-        two.calls = lambda key: (broken(c, part="other") for c in calls(key))  # type: ignore[assignment,method-assign]
+        two.calls = lambda key: (broken(c, part="other") for c in calls(key))
         with pytest.raises(StoreError, match="lacks its call 'text'"):
             compare(one, two)
 

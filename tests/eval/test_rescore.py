@@ -56,10 +56,10 @@ def test_a_custom_extractor_adds_its_metric(tmp_path: Path) -> None:
     scores = next(r for r in records if "exact_custom" in r.scores)
     assert scores.scores["exact_custom"] == 1.0
     assert scores.scores["exact_flexible"] == 0.0
-    assert scores.output["extracted"]["custom"] == "15"  # type: ignore[index]
+    assert scores.output["extracted"]["custom"] == "15"
     assert made.tasks[0].metrics["exact_custom"].value == 1.0
     plain, _ = rescore(tmp_path / "run", r"\d+")
-    assert next(r for r in plain if "exact_custom" in r.scores).output["extracted"]["custom"] == "9"  # type: ignore[index]
+    assert next(r for r in plain if "exact_custom" in r.scores).output["extracted"]["custom"] == "9"
     none, _ = rescore(tmp_path / "run", "zzz")
     assert next(r for r in none if "exact_custom" in r.scores).scores["exact_custom"] == 0.0
 
@@ -83,7 +83,7 @@ def damaged(tmp_path: Path, task: str, **changes: Any) -> None:
     with RunStore.read(tmp_path / "run") as store:
         sample = next(store.samples())
         calls = list(store.calls(sample.key))
-        way = msgspec.convert(store.provenance.config["ways"][task], Way)  # type: ignore[index]
+        way = msgspec.convert(store.provenance.config["ways"][task], Way)
     if changes.pop("calls", None) is not None:
         calls = []
     rescore_sample(msgspec.structs.replace(sample, **changes), calls, way, Rescoring())
@@ -109,7 +109,7 @@ def test_a_sample_that_cannot_be_rescored_is_failed_in_the_new_scores(tmp_path: 
     rescoring = Rescoring()
     with RunStore.read(tmp_path / "run") as store:
         samples = [msgspec.structs.replace(s, output={}) for s in store.samples()]
-        store.samples = lambda: iter(samples)  # type: ignore[assignment,method-assign]
+        store.samples = lambda: iter(samples)
         records = list(rescored(store, rescoring, rescoring.scorer("x")))
     assert [r.status for r in records] == ["failed"]
     assert "StoreError" in str(records[0].reason)

@@ -77,11 +77,11 @@ def test_tasks_take_turns() -> None:
 def test_answers_belong_to_their_rows_whatever_the_timing() -> None:
     conn = connection(SlowFirst())
     _, sink = run(conn, ready(conn, "gsm8k_gen", limit="10", shots=0), concurrency=10)
-    texts = {c.sample_key: c.response.choices[0].text for c in sink.calls}  # type: ignore[attr-defined]
+    texts = {c.sample_key: c.response.choices[0].text for c in sink.calls}
     for sample in sink.samples:
         jobs = ready(conn, "gsm8k_gen", limit="10", shots=0)
         doc = next(d for d in jobs[0].docs() if d.index == sample.index)
-        assert texts[sample.key].endswith(f"#### {len(jobs[0].item(doc).prompt)}")  # type: ignore[union-attr]
+        assert texts[sample.key].endswith(f"#### {len(jobs[0].item(doc).prompt)}")
 
 
 class SlowFirst(ToyEngine):
@@ -210,7 +210,11 @@ def test_repeats_are_drawn_for_generation_only() -> None:
     assert [j.samples for j in jobs] == [6, 2]
     _, sink = run(conn, jobs)
     assert sorted(s.repeat for s in sink.samples if s.task == "gsm8k_gen") == [0, 0, 1, 1, 2, 2]
-    assert {b.get("seed") for b in engine.seen if b.get("temperature") == 1.0 and "logprob_token_ids" not in b} == {0, 1, 2}
+    assert {b.get("seed") for b in engine.seen if b.get("temperature") == 1.0 and "logprob_token_ids" not in b} == {
+        0,
+        1,
+        2,
+    }
 
 
 def test_unconditional_scores_come_with_their_own_requests() -> None:
@@ -232,7 +236,7 @@ def test_without_ids_or_tokenizer_texts_find_the_same_spans() -> None:
         outputs.append({s.index: s.output for s in sink.samples})
     for index, output in outputs[0].items():
         other: Any = outputs[1][index]
-        assert output["sums"] == other["sums"]  # type: ignore[index]
+        assert output["sums"] == other["sums"]
         assert other["span"].rule == "texts"
 
 
@@ -257,7 +261,7 @@ def test_a_completion_cut_by_the_context_without_a_word_is_failed() -> None:
     engine = ToyEngine(generate=lambda prompt: " a b c d e f")
     conn = connection(engine, tokenizer=False, max_model_len=200)
     job = ready(conn, "gsm8k_gen", limit="1", shots=0, max_tokens=150)
-    prompt = job[0].item(next(job[0].docs())).prompt  # type: ignore[union-attr]
+    prompt = job[0].item(next(job[0].docs())).prompt
     room = len(engine.tokenizer.pieces(prompt)) + 3
     conn = connection(engine, tokenizer=False, max_model_len=max(room, 151))
     engine.behave = lambda body: {
@@ -273,10 +277,10 @@ def test_a_completion_cut_by_the_context_without_a_word_is_failed() -> None:
 def test_flags_tell_empty_and_cut_texts() -> None:
     conn = connection(ToyEngine(generate=lambda prompt: " word" * 20))
     _, sink = run(conn, ready(conn, "gsm8k_gen", limit="1", max_tokens=4))
-    assert sink.samples[0].output["flags"] == ["truncated"]  # type: ignore[index]
+    assert sink.samples[0].output["flags"] == ["truncated"]
     conn = connection(ToyEngine(generate=lambda prompt: " "))
     _, sink = run(conn, ready(conn, "gsm8k_gen", limit="1"))
-    assert sink.samples[0].output["flags"] == ["empty"]  # type: ignore[index]
+    assert sink.samples[0].output["flags"] == ["empty"]
 
 
 def test_progress_hears_of_every_sample() -> None:
@@ -363,8 +367,8 @@ def test_labels_that_are_not_one_token_are_refused() -> None:
             return base if text.endswith(":") else (*base, ord(text[-1])) if text[-1] < "Y" else (9, 9)
 
     with pytest.raises(PlanRefused, match="' A' is not one token"):
-        asyncio.run(label_ids(Letters()))  # type: ignore[arg-type]
-    found = asyncio.run(label_ids(NoZ()))  # type: ignore[arg-type]
+        asyncio.run(label_ids(Letters()))
+    found = asyncio.run(label_ids(NoZ()))
     assert found[" A"] == 65
     assert " Z" not in found
 

@@ -20,7 +20,9 @@ def test_arc_prompts() -> None:
 
 
 def test_hellaswag_prompts_join_and_clean() -> None:
-    row = HellaswagRow(1, "Tea", "x", ["[step] Pour  it.", "Run."], "0", ctx_a="[header] Make tea [title] Boil.", ctx_b="she")
+    row = HellaswagRow(
+        1, "Tea", "x", ["[step] Pour  it.", "Run."], "0", ctx_a="[header] Make tea [title] Boil.", ctx_b="she"
+    )
     item = hellaswag_ppl.build(row, [row])
     scene = "Tea: Make tea. Boil. She"
     assert item.context == f"{scene} Pour it.\n\n{scene}"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from logproof.errors import PlanRefused
@@ -76,9 +78,9 @@ def test_a_chat_wire_gets_one_user_message() -> None:
 
 
 def test_a_wire_that_cannot_score_is_refused_before_the_run_and_others_are_named() -> None:
-    class Mute(type(NATIVE)):  # type: ignore[misc]
+    class Mute(type(NATIVE)):
         id = "mute"
-        channels: dict[str, str] = {}
+        channels: ClassVar[dict[str, str]] = {}
 
     with pytest.raises(PlanRefused, match="mute cannot give input_scoring") as caught:
         choose("ppl", SETTINGS, Mute(), Facts(), tokenizer=True, others=lambda: [NATIVE])
@@ -86,10 +88,10 @@ def test_a_wire_that_cannot_score_is_refused_before_the_run_and_others_are_named
 
 
 def test_a_refusal_of_the_request_itself_is_told() -> None:
-    class NoSeed(type(NATIVE)):  # type: ignore[misc]
+    class NoSeed(type(NATIVE)):
         id = "no_seed"
 
-        def lower(self, request, facts, ledger):  # type: ignore[no-untyped-def]
+        def lower(self, request, facts, ledger):
             super().lower(request, facts, ledger)
             ledger.refuse("sampling.max_tokens", "no limit on this wire") if request.sampling.max_tokens == 1 else None
 

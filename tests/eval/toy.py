@@ -183,9 +183,7 @@ def fault(message: str = "engine fell over") -> ServerFault:
 
 def stored(path: Path, conn: Connection, *names: str, resume: bool = False, **settings: Any) -> Finished:
     """Run tasks into a store."""
-    order = Order(
-        entries=[(n, Settings(**settings)) for n in names], out=path, policy=Policy(4), resume=resume
-    )
+    order = Order(entries=[(n, Settings(**settings)) for n in names], out=path, policy=Policy(4), resume=resume)
     return asyncio.run(execute(order, conn))
 
 
@@ -205,7 +203,11 @@ def serving(engine: ToyEngine) -> Iterator[FakeServer]:
             return Reply(status=400, json={"error": {"message": "refused"}})
         engine.seen.append(body)
         own = engine.behave(body)
-        return Reply(status=500, json={"error": {"message": str(own)}}) if isinstance(own, Exception) else own or engine.answer(body)
+        return (
+            Reply(status=500, json={"error": {"message": str(own)}})
+            if isinstance(own, Exception)
+            else own or engine.answer(body)
+        )
 
     schema = {"properties": {name: {} for name in FIELDS}}
     body = {"requestBody": {"content": {"application/json": {"schema": schema}}}}

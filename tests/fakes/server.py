@@ -177,8 +177,10 @@ class FakeServer:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # An accepted socket has protocol 0, on which asyncio does not turn Nagle's delay off.
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while await self._serve(reader, writer):
                     pass
         finally:

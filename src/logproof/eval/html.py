@@ -124,7 +124,12 @@ def _token(tokens: Tokens, i: int, start: int | None) -> str:
     token_id = int(tokens.ids[i]) if tokens.ids is not None else None
     shown = text if text is not None else f"[{token_id}]"
     rank = int(tokens.ranks[i]) if tokens.ranks is not None else 0
-    title = f"id {token_id}, logprob {_figure(value)}" + (f", rank {rank}" if rank else "")
+    figures = [
+        f"id {token_id}" if token_id is not None else "",
+        f"logprob {_figure(value)}",
+        f"rank {rank}" if rank else "",
+    ]
+    title = ", ".join(f for f in figures if f)
     kind = ' class="span"' if start is not None and i >= start else ""
     return f'<span{kind} style="background:{_shade(value)}" title="{escape(title)}">{escape(shown)}</span>'
 

@@ -179,6 +179,7 @@ def provenance(jobs: Sequence[Job], connection: Connection, scheduling: Mapping[
         tasks={j.task.name: j.identity for j in jobs},
         datasets={j.task.name: j.data.digest for j in jobs},
         few_shot=few_shot,
+        planned={j.task.name: j.samples for j in jobs},
         scheduling=scheduling,
         endpoints=(connection.endpoint.display,),
         fingerprints=fingerprint,

@@ -44,13 +44,11 @@ class Contexts(msgspec.Struct, frozen=True):
 
 def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
     """The outcome of an item. Raises BadReply kinds for replies that must not become a number."""
-    match item:
-        case PplItem():
-            return _ppl(item, replies, contexts)
-        case ClpItem():
-            return _clp(item, plan, replies["labels"])
-        case GenItem():
-            return _gen(item, replies["text"])
+    if isinstance(item, PplItem):
+        return _ppl(item, replies, contexts)
+    if isinstance(item, ClpItem):
+        return _clp(item, plan, replies["labels"])
+    return _gen(item, replies["text"])
 
 
 def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:

@@ -108,13 +108,11 @@ def _example(plan: Plan) -> Request:
 
 def requests(item: Item, plan: Plan, repeat: int = 0) -> list[tuple[str, Request]]:
     """(part, request) of one item. Parts: `option I`, `neutral I`, `labels`, `text`."""
-    match item:
-        case PplItem():
-            return _ppl(item, plan)
-        case ClpItem():
-            return [("labels", _clp(item, plan, repeat))]
-        case GenItem():
-            return [("text", _gen(item, plan, repeat))]
+    if isinstance(item, PplItem):
+        return _ppl(item, plan)
+    if isinstance(item, ClpItem):
+        return [("labels", _clp(item, plan, repeat))]
+    return [("text", _gen(item, plan, repeat))]
 
 
 def prompts(item: PplItem) -> list[str]:

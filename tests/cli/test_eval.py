@@ -1,0 +1,246 @@
+"""`eval`, `parity`, `rescore` and `report` as a user types them, against the toy engine behind real HTTP."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from eval.toy import ToyEngine, serving
+from logproof.cli import parity as parity_command
+from logproof.cli import progress
+from logproof.cli.main import run
+from logproof.eval.parity import Channel, Pair, Side, judge
+from logproof.eval.runner import Runner
+from logproof.records.store import RunStore
+
+KEY = "sk-test-ABC123XYZ"
+
+
+@pytest.fixture
+def engine() -> ToyEngine:
+    return ToyEngine()
+
+
+@pytest.fixture
+def url(engine: ToyEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOGPROOF_API_KEY", KEY)
+    with serving(engine) as fake:
+        yield fake.url
+
+
+def test_eval_runs_stores_and_reports(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["eval", "arc_easy_ppl", "gsm8k_gen", "-m", url, "--limit", "4", "--shots", "1", "--out", "run"]
+    assert run(args) == 0
+    shown = capsys.readouterr()
+    assert "acc_char" in shown.out
+    assert "exact_strict" in shown.out
+    assert "8 samples run, 0 stored before, 0 failed" in shown.err
+    assert "gsm8k_gen: 4 of 4" in shown.err
+    assert (tmp_path / "run" / "report.json").is_file()
+    assert KEY not in shown.out + shown.err
+    assert all(KEY.encode() not in f.read_bytes() for f in (tmp_path / "run").iterdir())
+
+
+def test_a_second_run_needs_another_directory_or_resume(
+    url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["eval", "gsm8k_gen", "-m", url, "--limit", "2", "--shots", "0", "--out", "run"]
+    assert run(args) == 0
+    assert run(args) == 5
+    assert "holds a run already" in capsys.readouterr().err
+    engine.seen.clear()
+    assert run([*args, "--resume", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["tasks"][0]["scored"] == 2
+    assert "0 samples run, 2 stored before" in shown.err
+    assert engine.seen == []
+    assert run([*args, "--resume", "--temperature", "0.5"]) == 3
+    assert "temperature: stored 0.0, given 0.5" in capsys.readouterr().err
+
+
+def test_failures_give_exit_code_1_and_their_reasons(
+    url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.behave = lambda body: {"choices": []} if "12 trays" in body["prompt"] else None
+    args = ["eval", "gsm8k_gen", "-m", url, "--limit", "4", "--shots", "0", "-c", "1"]
+    assert run([*args, "--out", "a"]) == 1
+    assert "gsm8k_gen: 1 failed: BadReply" in capsys.readouterr().out
+    assert run([*args, "--out", "b", "--fail-fast"]) == 1
+    shown = capsys.readouterr()
+    assert "ended early: 1 samples failed" in shown.err
+    assert "--resume goes on" in shown.err
+    assert run([*args, "--out", "c", "--max-failures", "1"]) == 1
+    assert "4 samples run" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    url: str, engine: ToyEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = Runner._worker
+
+    async def stopped(self: Any, work: Any) -> None:
+        self.stop("stopped by SIGINT", interrupted=True)
+        await original(self, work)
+
+    monkeypatch.setattr(Runner, "_worker", stopped)
+    assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "2", "--out", "run"]) == 130
+    assert "--resume goes on" in capsys.readouterr().err
+    assert run(["parity", "vllm_native", "openai_completions", "gsm8k_gen", "-m", url, "--out", "p"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["nope"], 3, "unknown task 'nope'"),
+        ([], 3, "no task is named"),
+        (["gsm8k_gen", "--limit", "0.001"], 3, "leaves no row"),
+        (["gsm8k_gen", "--data", "missing"], 3, "no data file missing"),
+        (["gsm8k_gen", "--repeats", "2"], 3, "repeats at temperature 0"),
+        (["gsm8k_gen", "--shots", "-1"], 3, "shots is -1"),
+        (["arc_easy_ppl", "-d", "openai_chat"], 3, "input_scoring"),
+        (["gsm8k_gen", "--model-name", "other"], 3, "does not serve 'other'"),
+        (["gsm8k_gen", "--config", "run.yaml"], 3, "either in --config or on the command line"),
+        (["--config", "none.yaml"], 3, "none.yaml cannot be read"),
+    ],
+)
+def test_wrong_input_is_one_line_before_any_request(
+    url: str, engine: ToyEngine, args: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["eval", *args, "-m", url]) == code
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert "Traceback" not in shown.err
+    assert engine.seen == []
+
+
+def test_a_bad_row_is_named(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gsm8k.test.jsonl").write_text('{"question": "q", "answer": "#### 1"}\n{"question": "q"}\n')
+    assert run(["eval", "gsm8k_gen", "-m", url, "--data", str(tmp_path)]) == 3
+    assert "gsm8k.test.jsonl:2: Object missing required field `answer`" in capsys.readouterr().err
+
+
+def test_a_run_file_runs_every_model(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"""
+out: runs
+tasks: [mmlu_clp, {{name: gsm8k_gen, settings: {{shots: 0}}}}]
+settings: {{limit: 2, shots: 1}}
+models:
+  - {{label: native, url: "{url}", dialect: vllm_native}}
+  - {{label: echo, url: "{url}", dialect: openai_completions}}
+"""
+    (tmp_path / "run.yaml").write_text(text)
+    assert run(["eval", "--config", "run.yaml"]) == 0
+    shown = capsys.readouterr()
+    assert "toy over vllm_native" in shown.out
+    assert "toy over openai_completions" in shown.out
+    assert (tmp_path / "runs" / "echo" / "report.json").is_file()
+    assert run(["eval", "--config", "run.yaml", "--resume"]) == 0
+    assert "0 samples run" in capsys.readouterr().err
+
+
+def test_a_run_file_ends_at_an_interrupt_and_keeps_the_worst_code(
+    url: str, engine: ToyEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = "".join(f'  - {{label: {n}, url: "{url}", tokenizer: null}}\n' for n in ("one", "two"))
+    text = f"out: runs\ntasks: [gsm8k_gen]\nsettings: {{limit: 1, shots: 0}}\nmodels:\n{models}"
+    (tmp_path / "run.yaml").write_text(text)
+    engine.behave = lambda body: {"choices": []} if len(engine.seen) == 1 else None
+    assert run(["eval", "--config", "run.yaml"]) == 1
+    monkeypatch.setattr("logproof.cli.eval.conclude", lambda finished, as_json: 130)
+    assert run(["eval", "--config", "run.yaml", "--resume"]) == 130
+
+
+def test_report_and_rescore_need_no_engine(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["eval", "gsm8k_gen", "arc_easy_ppl", "-m", url, "--limit", "2", "--shots", "0", "--out", "run"]) == 0
+    assert run(["rescore", "run", "--name", "digits", "--extract", r"\d+"]) == 0
+    assert "exact_custom" in capsys.readouterr().out
+    assert run(["rescore", "run", "--name", "digits", "--extract", r"\d+"]) == 0
+    assert run(["rescore", "run", "--extract", "("]) == 3
+    capsys.readouterr()
+    assert run(["report", "run", "--html", "page.html"]) == 0
+    assert "exact_custom" not in capsys.readouterr().out
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text()
+    assert run(["report", "run", "--scorer", "digits", "--json"]) == 0
+    assert "exact_custom" in capsys.readouterr().out
+    assert run(["report", "run", "--scorer", "nope"]) == 5
+    assert "there are: digits" in capsys.readouterr().err
+    assert run(["report", "nowhere"]) == 5
+
+
+def test_suspect_runs_say_so(url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.generate = lambda prompt: " "
+    assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "4", "--shots", "0", "--out", "run"]) == 2
+    assert "suspect: gsm8k_gen: the text is empty in 4 of 4" in capsys.readouterr().out
+
+
+def test_parity_of_two_wires(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = ["arc_easy_ppl", "mmlu_clp", "gsm8k_gen"]
+    args = ["parity", "vllm_native", "openai_completions", *tasks, "-m", url, "--limit", "2", "--shots", "0"]
+    assert run([*args, "--control", "--out", "p"]) == 0
+    shown = capsys.readouterr().out
+    assert "they agree (tolerance 0 nat)" in shown
+    assert "A, control" in shown
+    found = json.loads((tmp_path / "p" / "parity.json").read_text())
+    assert found["verdict"] == "agree"
+    assert found["pair"]["input"]["differing_texts"] == 0
+    assert run([*args, "--out", "q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["noise"] is None
+
+
+def test_parity_shows_the_first_difference(url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    def behave(body: dict[str, Any]) -> dict[str, Any] | None:
+        if not body.get("echo"):
+            return None
+        reply = engine.answer(body)
+        reply["choices"][0]["logprobs"]["token_logprobs"][-2] -= 0.5
+        return reply
+
+    engine.behave = behave
+    args = ["parity", "vllm_native", "openai_completions", "arc_easy_ppl", "-m", url, "--limit", "2", "--out", "p"]
+    assert run(args) == 1
+    shown = capsys.readouterr().out
+    assert "first difference: arc_easy_ppl own_test_01, option 0: position" in shown
+    assert "- input: max |difference| 0.5 nat" in shown
+    assert "they differ" in shown
+
+
+def test_noise_and_absent_scores_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    a = Side("a", {"t": {"acc": 0.5}}, {"t": 0})
+    b = Side("b", {}, {})
+    seen = Pair(Channel(9, 0.01, unknown_ids=3, unknown_texts=2), Channel(), Channel(), samples=1)
+    noise = msgspec.structs.replace(seen, input=Channel(9, 0.02))
+    parity_command.show(judge(a, a, seen, 0.0, a, noise), False)
+    assert "no more than the engine differs from itself" in capsys.readouterr().out
+    parity_command.show(judge(a, b, seen, 0.0), False)
+    shown = capsys.readouterr().out
+    assert "none" in shown
+    assert "0 (3 without)" in shown
+    assert "0 (2 without)" in shown
+
+
+def test_the_store_of_a_failed_server_still_reports(
+    url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.behave = lambda body: {"choices": []}
+    assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "2", "--shots", "0", "--out", "run"]) == 1
+    with RunStore.read(Path("run")) as store:
+        assert len(store.failed()) == 2
+
+
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
+    monkeypatch.setattr(progress, "err", screen)
+    with progress.Bars("a") as bars:
+        bars.begin("task", 3, 1)
+        bars.advance("task", True)
+        bars.advance("task", False)
+    assert "a task (1 failed)" in screen.export_text()
