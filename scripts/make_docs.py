@@ -14,11 +14,10 @@ from pathlib import Path
 import typer.main
 
 import logproof.errors
-from logproof.cli.dialects import summary
 from logproof.cli.main import app
 from logproof.models.capabilities import CAPABILITIES
 from logproof.models.dialects import BUILT_IN, get_dialect
-from logproof.models.matrix import Cell, capability_matrix, leaf_matrix
+from logproof.models.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->\n"
@@ -32,39 +31,50 @@ def pages() -> dict[str, str]:
 def dialects_page() -> str:
     dialects = [get_dialect(i) for i in sorted(BUILT_IN)]
     ids = [d.id for d in dialects]
-    capabilities = capability_matrix(dialects)
     leaves = leaf_matrix(dialects)
     parts = [
         MADE + "# Dialects",
-        "What each wire can do at an endpoint of which everything is known and on. `logproof dialects NAME` shows"
-        " the reasons; a probe of your endpoint narrows it.",
+        "What each wire can do at the kinds of endpoint that speak it, with everything known and on (a vLLM has the"
+        " plugin here). Where kinds differ, each answer names its kinds. `logproof dialects NAME` shows the reasons; a"
+        " probe of your endpoint narrows it.",
         "## Capabilities",
-        table(["capability", "meaning", *ids], capability_rows(ids, capabilities)),
+        table(["capability", "meaning", *ids], capability_rows(ids, capability_matrix(dialects))),
         "## Leaves",
         "sent: the leaf reaches the wire; no-op: leaving it out is faithful; -: refused before anything is sent;"
         " by value: some values are refused.",
-        table(["leaf", *ids], ([f"`{leaf}`", *(summary(row[i]) for i in ids)] for leaf, row in leaves.items())),
+        table(["leaf", *ids], leaf_rows(ids, leaves)),
         "## Channels",
         *(f"### {d.id}\n\n" + table(["channel", "guarantee"], [list(c) for c in d.channels.items()]) for d in dialects),
         "## Why a leaf is refused",
-        *(f"### {i}\n\n" + table(["leaf", "value", "reason"], refusals(i, leaves)) for i in ids),
+        *(f"### {i}\n\n" + table(["leaf", "value", "endpoint", "reason"], refusals(i, leaves)) for i in ids),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def capability_rows(ids: Sequence[str], matrix: dict[str, dict[str, str | None]]) -> Iterator[list[str]]:
+def capability_rows(ids: Sequence[str], matrix: CapabilityMatrix) -> Iterator[list[str]]:
     for key, row in matrix.items():
-        yield [f"`{key}`", CAPABILITIES[key].meaning, *("yes" if row[i] is None else "-" for i in ids)]
+        words = (merged({k: "yes" if why is None else "-" for k, why in row[i].items()}) for i in ids)
+        yield [f"`{key}`", CAPABILITIES[key].meaning, *words]
 
 
-def refusals(dialect: str, matrix: dict[str, dict[str, tuple[Cell, ...]]]) -> Iterator[list[str]]:
+def leaf_rows(ids: Sequence[str], matrix: LeafMatrix) -> Iterator[list[str]]:
     for leaf, row in matrix.items():
-        cells = [c for c in row[dialect] if c.kind in ("refused", "invalid")]
-        if len({c.detail for c in cells}) == 1 and len(cells) == len(row[dialect]):
-            cells = cells[:1]
-        for cell in cells:
-            shown = "any" if len(cells) == 1 and len(row[dialect]) == len(cells) else f"`{str(cell.value)[:40]}`"
-            yield [f"`{leaf}`", shown, cell.detail]
+        yield [f"`{leaf}`", *(merged({kind: decided(cells) for kind, cells in row[i].items()}) for i in ids)]
+
+
+def refusals(dialect: str, matrix: LeafMatrix) -> Iterator[list[str]]:
+    """One row a reason: the values and the kinds of endpoint that it holds for."""
+    for leaf, row in matrix.items():
+        found: dict[tuple[str, str], list[str]] = {}
+        for kind, cells in row[dialect].items():
+            by_reason: dict[str, list[str]] = {}
+            for cell in cells:
+                if cell.kind in ("refused", "invalid"):
+                    by_reason.setdefault(cell.detail, []).append(f"`{str(cell.value)[:40]}`")
+            for reason, values in by_reason.items():
+                found.setdefault((", ".join(values) if len(values) < len(cells) else "any", reason), []).append(kind)
+        for (values, reason), kinds in found.items():
+            yield [f"`{leaf}`", values, "any" if len(kinds) == len(row[dialect]) else ", ".join(kinds), reason]
 
 
 def commands_page() -> str:

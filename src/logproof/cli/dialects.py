@@ -11,9 +11,7 @@ from rich.table import Table
 from logproof.cli.options import AsJson
 from logproof.cli.printing import out, print_json
 from logproof.models.dialects import dialect_ids, get_dialect
-from logproof.models.matrix import Cell, capability_matrix, leaf_matrix
-
-_SIGNS = {"sent": "sent", "no-op": "no-op", "refused": "-", "invalid": "-"}
+from logproof.models.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
 
 
 def dialects(
@@ -21,7 +19,7 @@ def dialects(
     leaves: Annotated[bool, typer.Option("--leaves", help="Show every leaf, not only capabilities.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each dialect can do, at an endpoint of which everything is known and on."""
+    """Show what each dialect can do, at the endpoints that speak it, all known and on."""
     known = [get_dialect(i) for i in ([name] if name else dialect_ids())]
     matrix = leaf_matrix(known)
     if as_json:
@@ -34,33 +32,28 @@ def dialects(
             _show_leaves([d.id for d in known], matrix)
 
 
-def summary(cells: tuple[Cell, ...]) -> str:
-    """One word for a leaf's cells, or `by value` where values are decided differently."""
-    kinds = {_SIGNS[c.kind] for c in cells}
-    return kinds.pop() if len(kinds) == 1 else "by value"
-
-
-def _show_capabilities(ids: list[str], matrix: dict[str, dict[str, str | None]]) -> None:
+def _show_capabilities(ids: list[str], matrix: CapabilityMatrix) -> None:
     table = _table("capability", ids)
     for key, row in matrix.items():
-        table.add_row(key, *("yes" if row[i] is None else "-" for i in ids))
+        table.add_row(key, *(merged({k: "yes" if why is None else "-" for k, why in row[i].items()}) for i in ids))
     out.print(table)
 
 
-def _show_leaves(ids: list[str], matrix: dict[str, dict[str, tuple[Cell, ...]]]) -> None:
+def _show_leaves(ids: list[str], matrix: LeafMatrix) -> None:
     table = _table("leaf", ids)
     for leaf, row in matrix.items():
-        table.add_row(leaf, *(summary(row[i]) for i in ids))
+        table.add_row(leaf, *(merged({kind: decided(cells) for kind, cells in row[i].items()}) for i in ids))
     out.print(table)
 
 
-def _show_one(dialect_id: str, matrix: dict[str, dict[str, tuple[Cell, ...]]]) -> None:
+def _show_one(dialect_id: str, matrix: LeafMatrix) -> None:
     table = Table(title=dialect_id, title_justify="left", show_edge=False, pad_edge=False)
-    for name in ("leaf", "value", "decision", "pointer or reason"):
+    for name in ("leaf", "value", "endpoint", "decision", "pointer or reason"):
         table.add_column(name)
     for leaf, row in matrix.items():
-        for cell in row[dialect_id]:
-            table.add_row(leaf, escape(repr(cell.value)[:40]), cell.kind, escape(cell.detail))
+        for kind, cells in row[dialect_id].items():
+            for cell in cells:
+                table.add_row(leaf, escape(repr(cell.value)[:40]), kind, cell.kind, escape(cell.detail))
     out.print(table)
 
 

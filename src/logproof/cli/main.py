@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from logproof.cli import access, demo, dialects, engine, parity, runs
+from logproof.cli import access, audit, demo, dialects, engine, parity, runs, verify
 from logproof.cli import eval as evaluation
 from logproof.cli.printing import fail
 from logproof.errors import LogproofError
@@ -36,6 +36,11 @@ app.command("report")(evaluation.report_command)
 app.command("runs")(runs.runs)
 app.command("show")(runs.show)
 app.command("export")(runs.export)
+app.command("capture")(verify.capture)
+app.command("replay")(verify.replay)
+app.command("verify")(verify.verify)
+app.command("calibrate")(audit.calibrate)
+app.command("audit")(audit.audit)
 app.command("demo")(demo.demo)
 app.add_typer(engine.app, name="engine")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from logproof.errors import InvalidRequest, RequestRefused
 from logproof.ir.facts import Facts, Plugin
@@ -27,6 +28,7 @@ from logproof.ir.message import (
 from logproof.ir.request import Function, Hosted, Input, Request, Sampling
 from logproof.models.capabilities import CAPABILITIES, missing
 from logproof.models.client import lower
+from logproof.models.connect import FITTING
 from logproof.models.dialect import Dialect
 
 USER = text_message("user", "Hi")
@@ -108,21 +110,33 @@ MESSAGES: Mapping[str, tuple[Message, ...]] = {
 }
 """message feature -> messages that show it."""
 
+_TOKEN_FIELDS = ("min_p", "logprob_token_ids", "return_token_ids", "return_tokens_as_token_ids")
+
 FULL_FACTS = Facts(
     engine="vllm",
     models=("m",),
     max_model_len=4096,
     max_logprobs=100,
     vocab_size=1000,
-    fields={
-        "/v1/completions": ("min_p", "logprob_token_ids", "return_token_ids", "return_tokens_as_token_ids"),
-        "/v1/chat/completions": ("min_p", "logprob_token_ids", "return_token_ids", "return_tokens_as_token_ids"),
-    },
+    fields={"/v1/completions": _TOKEN_FIELDS, "/v1/chat/completions": _TOKEN_FIELDS},
     tokenizer=True,
     deterministic=True,
     plugin=Plugin("0.1.0", enforced_replay=True, logprobs_mode=True),
 )
-"""An endpoint of which everything is known and on; tables show what a dialect can do at its best."""
+"""A vLLM with the plugin, of which everything is known and on."""
+
+
+def endpoints(dialect: Dialect) -> dict[str, Facts]:
+    """{kind of endpoint: its facts at their best} of the endpoints that speak this dialect; FULL_FACTS for none."""
+    kinds = [kind for kind, spoken in FITTING.items() if dialect.id in spoken]
+    return {kind: _best(kind) for kind in kinds} or {"vllm": FULL_FACTS}
+
+
+def _best(kind: str) -> Facts:
+    if kind == "vllm":
+        return FULL_FACTS
+    own = kind == "sglang"
+    return replace(FULL_FACTS, engine=kind, fields={}, plugin=None, tokenizer=own, vocab_size=1000 if own else None)
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -150,23 +164,26 @@ def with_leaf(request: Request, leaf: str, value: object) -> Request:
     """The request with one leaf set; an input leaf takes the place of the others."""
     group, _, name = leaf.partition(".")
     if leaf == "model":
-        return msgspec.structs.replace(request, model=value)
+        return replace(request, model=value)
     if leaf == "input.suffix":
-        return msgspec.structs.replace(request, input=Input(text="Hi", suffix=str(value)))
+        return replace(request, input=Input(text="Hi", suffix=str(value)))
     if group == "input":
-        return msgspec.structs.replace(request, input=msgspec.structs.replace(Input(), **{name: value}))
+        return replace(request, input=replace(Input(), **{name: value}))
     changed = {name: value}
     if leaf == "tools.choice" or leaf == "tools.parallel":
         changed["functions"] = (_FUNCTION,)
     if leaf in ("output.name", "output.strict"):
         changed["json_schema"] = _SCHEMA
-    record = msgspec.structs.replace(getattr(request, group), **changed)
-    return msgspec.structs.replace(request, **{group: record})
+    record = replace(getattr(request, group), **changed)
+    return replace(request, **{group: record})
 
 
 def probe_leaf(dialect: Dialect, facts: Facts, leaf: str) -> tuple[Cell, ...]:
     """The decisions about one leaf, one for each sample value."""
     base = baseline(dialect, facts)
+    if leaf == "input.messages.opaque":
+        own = CAPABILITIES["opaque_continuation"].sample(dialect, 1)
+        return tuple(_cell(dialect, facts, request, leaf, "its own blob") for request in own)
     if leaf.startswith("input.messages."):
         messages = MESSAGES[leaf.removeprefix("input.messages.")]
         return (_cell(dialect, facts, with_leaf(base, "input.messages", messages), leaf, "messages"),)
@@ -185,13 +202,39 @@ def _cell(dialect: Dialect, facts: Facts, request: Request, leaf: str, value: ob
     return Cell(leaf, value, decision.kind, decision.pointer or decision.reason or "")
 
 
-def leaf_matrix(dialects: Iterable[Dialect], facts: Facts = FULL_FACTS) -> dict[str, dict[str, tuple[Cell, ...]]]:
-    """{leaf: {dialect id: cells}} for all leaves."""
-    known = list(dialects)
-    return {leaf: {d.id: probe_leaf(d, facts, leaf) for d in known} for leaf in leaf_paths()}
+LeafMatrix = dict[str, dict[str, dict[str, tuple[Cell, ...]]]]
+CapabilityMatrix = dict[str, dict[str, dict[str, str | None]]]
 
 
-def capability_matrix(dialects: Iterable[Dialect], facts: Facts = FULL_FACTS) -> dict[str, dict[str, str | None]]:
-    """{capability: {dialect id: None where it has it, else why not}}."""
-    known = list(dialects)
-    return {key: {d.id: missing(d, facts, key) for d in known} for key in CAPABILITIES}
+def leaf_matrix(dialects: Iterable[Dialect]) -> LeafMatrix:
+    """{leaf: {dialect id: {kind of endpoint: cells}}} for all leaves."""
+    known = [(d, endpoints(d)) for d in dialects]
+    return {
+        leaf: {d.id: {kind: probe_leaf(d, facts, leaf) for kind, facts in kinds.items()} for d, kinds in known}
+        for leaf in leaf_paths()
+    }
+
+
+def capability_matrix(dialects: Iterable[Dialect]) -> CapabilityMatrix:
+    """{capability: {dialect id: {kind of endpoint: None where it has it, else why not}}}."""
+    known = [(d, endpoints(d)) for d in dialects]
+    return {
+        key: {d.id: {kind: missing(d, facts, key) for kind, facts in kinds.items()} for d, kinds in known}
+        for key in CAPABILITIES
+    }
+
+
+def merged(words: Mapping[str, str]) -> str:
+    """One text for {kind of endpoint: word}: the word where all agree, else each word with its kinds."""
+    kinds: dict[str, list[str]] = {}
+    for kind, word in words.items():
+        kinds.setdefault(word, []).append(kind)
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "; ".join(f"{word}: {', '.join(where)}" for word, where in kinds.items())
+
+
+def decided(cells: Iterable[Cell]) -> str:
+    """One word for the cells of a leaf at one endpoint; `by value` where values are decided differently."""
+    kinds = {"-" if c.kind in ("refused", "invalid") else c.kind for c in cells}
+    return kinds.pop() if len(kinds) == 1 else "by value"
