@@ -44,6 +44,8 @@ def test_eval_runs_stores_and_reports(url: str, tmp_path: Path, capsys: pytest.C
     assert "exact_strict" in shown.out
     assert "8 samples run, 0 stored before, 0 failed" in shown.err
     assert "gsm8k_gen: 4 of 4" in shown.err
+    assert "begins with token" in shown.err
+    assert "'Question'" in shown.err
     assert (tmp_path / "run" / "report.json").is_file()
     assert KEY not in shown.out + shown.err
     assert all(KEY.encode() not in f.read_bytes() for f in (tmp_path / "run").iterdir())

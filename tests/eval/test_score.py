@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from logproof.errors import BadReply
-from logproof.eval.score import Contexts, score
+from logproof.eval.score import Contexts, check_bos, score
 from logproof.eval.task import ClpItem, GenItem, PplItem, Settings
 from logproof.eval.ways import Plan, Way
 from logproof.ir.response import Choice, Finish, Labels, Response, Tokens, Usage
@@ -76,3 +76,27 @@ def test_texts_keep_what_was_extracted_and_the_stops() -> None:
         "stop": ["Question:"],
         "tokens": 4,
     }
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ((1, 1, 88), "begins with id 1 twice"),
+        ((88, 1), "begins with id 88, not with 1"),
+        ((), "id None"),
+        (None, "no prompt ids"),
+    ],
+)
+def test_a_declared_beginning_is_held(ids: tuple[int, ...] | None, said: str) -> None:
+    with pytest.raises(BadReply, match=said):
+        check_bos(1, "text", Response((), Usage(), prompt_ids=np.array(ids) if ids is not None else None))
+
+
+def test_a_declared_beginning_is_checked_in_every_reply() -> None:
+    plan = Plan("m", Way("text", {}), Settings(bos=1))
+    reply = Response((Choice(0, "#### 6", DONE),), Usage(), prompt_ids=np.array([1, 88]))
+    item = GenItem("Q:", (), 9, "6")
+    assert score(item, plan, {"text": reply}, Contexts()).scores["exact_strict"] == 1.0
+    plan = Plan("m", Way("text", {}), Settings(bos=2))
+    with pytest.raises(BadReply, match="not with 2"):
+        score(item, plan, {"text": reply}, Contexts())

@@ -14,7 +14,7 @@ from rich.table import Table
 from logproof.cli import options as opt
 from logproof.cli.printing import out, print_json, remark
 from logproof.cli.progress import Bars
-from logproof.errors import StoreError, UsageError
+from logproof.errors import StoreError, UsageError, clip
 from logproof.eval import html, report
 from logproof.eval.config import ModelEntry, RunFile, load
 from logproof.eval.report import Report
@@ -22,7 +22,7 @@ from logproof.eval.rescore import Rescoring, rescored
 from logproof.eval.runner import Policy
 from logproof.eval.session import Finished, Order, execute
 from logproof.eval.task import Settings
-from logproof.models.connect import Options, connect
+from logproof.models.connect import Connection, Options, connect
 from logproof.records.reader import StoreReader
 from logproof.records.store import RunStore
 
@@ -55,6 +55,7 @@ def evaluate(
     top_k: TopK = 20,
     max_tokens: MaxTokens = None,
     temperature: Annotated[float, typer.Option("--temperature", help="Of generation.")] = 0.0,
+    bos: Annotated[int | None, typer.Option("--bos", help="Token id that every prompt must begin with, once.")] = None,
     repeats: Annotated[int, typer.Option("--repeats", help="Draws a row of generation tasks.")] = 1,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first failed sample.")] = False,
     max_failures: Annotated[int | None, typer.Option("--max-failures", min=0, help="Failed samples allowed.")] = None,
@@ -74,7 +75,7 @@ def evaluate(
         return _run_file(load(config), resume, accept or [], as_json)
     settings = Settings(
         shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens,
-        temperature=temperature, repeats=repeats,
+        temperature=temperature, repeats=repeats, bos=bos,
     )  # fmt: skip
     order = Order(
         entries=[(name, settings) for name in task or []],
@@ -147,8 +148,17 @@ async def run_order(order: Order, url: str, options: Options, label: str = "") -
     async with connect(url, options) as connection:
         shown = connection.client.dialect.id
         remark(f"{connection.model} at {connection.endpoint.display} over {shown} -> {order.out}")
+        await _show_beginning(connection)
         with Bars(label) as bars:
             return await execute(order, connection, bars)
+
+
+async def _show_beginning(connection: Connection) -> None:
+    """Whether the tokenizer puts a token before a prompt decides perplexities; so it is shown."""
+    if connection.tokenizer is not None:
+        first = (await connection.tokenizer.encode("Question:"))[0]
+        text = await connection.tokenizer.text(first)
+        remark(f"a prompt 'Question:' begins with token {first} {clip(repr(text), 40)}")
 
 
 def _run_file(run: RunFile, resume: bool, accept: list[str], as_json: bool) -> int:

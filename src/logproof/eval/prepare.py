@@ -6,6 +6,7 @@ that cannot give what a task needs, labels that are not one token each, a comple
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
@@ -22,7 +23,7 @@ from logproof.eval.ways import Plan, choose, max_tokens
 from logproof.models.connect import Connection, fitting
 from logproof.models.dialects import get_dialect
 from logproof.models.tokenizer import Tokenizer
-from logproof.records.digest import digest, sample_key
+from logproof.records.digest import digest
 from logproof.records.record import Provenance
 from logproof.version import VERSION
 
@@ -69,8 +70,8 @@ class Job(msgspec.Struct, frozen=True, eq=False):
         return item
 
     def key(self, doc: Doc[Row], repeat: int) -> str:
-        """Identity of one sample in the store."""
-        return sample_key(self.identity, doc.key, repeat)
+        """Identity of one sample in the store: SHA-256 of task identity, row content and repeat, hex."""
+        return hashlib.sha256(f"{self.identity}/{doc.key}/{repeat}".encode()).hexdigest()
 
 
 Entry = tuple[str, Settings]

@@ -29,9 +29,12 @@ class Row(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
     def digest(self) -> str:
-        """SHA-256 of the content, hex, with runs of white space counted as one space."""
+        """SHA-256 of the content, hex, with runs of white space counted as one space.
+
+        The unit separator joins the parts: it is white space itself, so no folded part holds it.
+        """
         folded = [" ".join(text.split()) for text in self.content()]
-        return hashlib.sha256(msgspec.json.encode([type(self).__name__, *folded])).hexdigest()
+        return hashlib.sha256("\x1f".join([type(self).__name__, *folded]).encode()).hexdigest()
 
 
 class Choices(msgspec.Struct, frozen=True):

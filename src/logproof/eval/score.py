@@ -44,11 +44,25 @@ class Contexts(msgspec.Struct, frozen=True):
 
 def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
     """The outcome of an item. Raises BadReply kinds for replies that must not become a number."""
+    if plan.settings.bos is not None:
+        for part, reply in replies.items():
+            check_bos(plan.settings.bos, part, reply)
     if isinstance(item, PplItem):
         return _ppl(item, replies, contexts)
     if isinstance(item, ClpItem):
         return _clp(item, plan, replies["labels"])
     return _gen(item, replies["text"])
+
+
+def check_bos(bos: int, part: str, reply: Response) -> None:
+    """Raise BadReply unless the prompt's ids are known and begin with `bos` exactly once."""
+    if reply.prompt_ids is None:
+        raise BadReply(f"{part}: the reply has no prompt ids, so nothing shows whether it begins with id {bos}")
+    begins = reply.prompt_ids[:2].tolist()
+    if begins[:1] != [bos]:
+        raise BadReply(f"{part}: the prompt begins with id {begins[0] if begins else None}, not with {bos}")
+    if begins == [bos, bos]:
+        raise BadReply(f"{part}: the prompt begins with id {bos} twice: text and tokenizer both add it")
 
 
 def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:

@@ -91,7 +91,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shots: few-shot rows, None for each task's own number. seed: of the few-shot draw. limit: rows, see
     datasets.count_limit. uncond: also score options behind the neutral context. top_k: width of the label
     fallback. max_tokens: of generation, None for the task's own. temperature: of generation. repeats: samples
-    a row, each with a seed of its own, for generation tasks.
+    a row, each with a seed of its own, for generation tasks. bos: id that every prompt must begin with, once; None
+    accepts what the engine's tokenizer does.
     """
 
     shots: int | None = None
@@ -102,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: int | None = None
     temperature: float = 0.0
     repeats: int = 1
+    bos: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("shots", 0), ("top_k", 1), ("max_tokens", 1), ("temperature", 0), ("repeats", 1)):
