@@ -1,0 +1,90 @@
+"""The four tasks on a real engine: both wires, resume, label scores, and a prompt long enough for the prefix cache."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logproof.eval.parity import compare, judge, side
+from logproof.eval.runner import Policy
+from logproof.eval.session import Finished, Order, execute
+from logproof.eval.task import Settings
+from logproof.ir.request import Input, Request, Sampling, Scoring
+from logproof.models.connect import Options, connect
+from logproof.records.store import RunStore
+
+TASKS = ("arc_easy_ppl", "hellaswag_ppl", "mmlu_clp", "gsm8k_gen")
+
+
+def run(
+    url: str, out: Path, dialect: str, *tasks: str, resume: bool = False, concurrency: int = 2, **more: Any
+) -> Finished:
+    settings = Settings(**{"limit": "3", "max_tokens": 24, **more})
+
+    async def work() -> Finished:
+        async with connect(url, Options(dialect=dialect, concurrency=concurrency)) as connection:
+            order = Order(
+                entries=[(t, settings) for t in tasks or TASKS], out=out, policy=Policy(concurrency), resume=resume
+            )
+            return await execute(order, connection)
+
+    return asyncio.run(work())
+
+
+def test_both_wires_give_the_same_numbers(engine_url: str, tmp_path: Path) -> None:
+    first = run(engine_url, tmp_path / "a", "vllm_native")
+    second = run(engine_url, tmp_path / "b", "openai_completions", concurrency=4)
+    with RunStore.read(tmp_path / "a") as one, RunStore.read(tmp_path / "b") as two:
+        pair = compare(one, two)
+    found = judge(side(first.report), side(second.report), pair, 0.0)
+    assert found.reasons == ()
+    assert pair.samples == 12
+    assert pair.input.tokens > 500
+    assert (pair.input.max_difference, pair.input.unknown_ids, pair.input.unknown_texts) == (0.0, 0, 0)
+    assert {t.task: t.failed for t in first.report.tasks} == dict.fromkeys(TASKS, 0)
+
+
+def test_a_resumed_run_sends_nothing_and_reports_the_same(engine_url: str, tmp_path: Path) -> None:
+    first = run(engine_url, tmp_path / "a", "vllm_native", "mmlu_clp")
+    again = run(engine_url, tmp_path / "a", "vllm_native", "mmlu_clp", resume=True)
+    assert (again.ended.ran, again.ended.skipped) == (0, 3)
+    assert again.report.tasks == first.report.tasks
+
+
+def test_unconditional_scores_and_crossings(engine_url: str, tmp_path: Path) -> None:
+    made = run(engine_url, tmp_path / "a", "vllm_native", "arc_easy_ppl", uncond=True, limit="2").report
+    [arc] = made.tasks
+    assert "acc_uncond" in arc.metrics
+    assert arc.crossings == 0
+
+
+def test_repeats_draw_different_texts_by_seed(engine_url: str, tmp_path: Path) -> None:
+    run(engine_url, tmp_path / "a", "vllm_native", "gsm8k_gen", limit="1", shots=0, repeats=3, temperature=1.5)
+    run(engine_url, tmp_path / "b", "vllm_native", "gsm8k_gen", limit="1", shots=0, repeats=3, temperature=1.5)
+    texts = []
+    for name in ("a", "b"):
+        with RunStore.read(tmp_path / name) as store:
+            texts.append({c.key: c.response["choices"][0]["text"] for c in store.calls()})
+    assert texts[0] == texts[1]
+    assert len(set(texts[0].values())) > 1
+
+
+@pytest.mark.parametrize("dialect", ["vllm_native", "openai_completions"])
+def test_a_repeated_long_prompt_keeps_every_position(engine_url: str, dialect: str) -> None:
+    text = "The river runs past the old mill and under the stone bridge. " * 24
+
+    async def work() -> list[Any]:
+        async with connect(engine_url, Options(dialect=dialect)) as connection:
+            request = Request(connection.model, Input(text=text), Sampling(max_tokens=1), Scoring(prompt=0))
+            return [(await connection.client.call(request)).response for _ in range(3)]
+
+    replies = asyncio.run(work())
+    first = replies[0].prompt
+    assert len(first) > 256
+    for reply in replies:
+        assert len(reply.prompt) == len(first) == reply.usage.prompt
+        assert reply.prompt.logprobs[1:].tolist() == first.logprobs[1:].tolist()
+        assert reply.prompt.texts == first.texts
