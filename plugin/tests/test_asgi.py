@@ -239,6 +239,7 @@ BAD_GENERATE: list[dict[str, object]] = [
     {"enforced_token_ids": [100], "sampling_params": {}},
     {"enforced_token_ids": [True], "sampling_params": {}},
     {"enforced_token_ids": [5], "sampling_params": {"n": 2}},
+    {"enforced_token_ids": [5] * 64, "sampling_params": {}},
     {"enforced_token_ids": [5, 6], "sampling_params": {"max_tokens": 1}},
     {"enforced_token_ids": [5], "sampling_params": {"prompt_logprobs": 0}},
     {"enforced_token_ids": [5], "sampling_params": {"trace_decode_token_ids": [1]}},

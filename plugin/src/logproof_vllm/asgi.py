@@ -120,7 +120,8 @@ def rewrite(parsed: dict[str, Any], current: report.Report) -> bytes:
         parsed.pop(name, None)
     if replay is None:
         return json.dumps(parsed).encode()
-    _check_generate(parameters, replay, binding)
+    prompt = parsed.get("token_ids")
+    _check_generate(parameters, replay, binding, len(prompt) if isinstance(prompt, list) else 0)
     tag = secrets.token_hex(8)
     entry: canonical.Entry = {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": tag}
     extra = {key: value for key, value in (parameters.get("extra_args") or {}).items() if key not in fields.FIELDS}
@@ -148,13 +149,14 @@ def _read(parsed: dict[str, Any], parameters: dict[str, Any], binding: Binding) 
         raise BodyError(str(error), error.field) from error
 
 
-def _check_generate(parameters: dict[str, Any], replay: fields.Replay, binding: Binding) -> None:
+def _check_generate(parameters: dict[str, Any], replay: fields.Replay, binding: Binding, prompt: int) -> None:
     """A stream answers 200 before the engine checks anything, so every refusal must come from here."""
     if replay.ids and parameters.get("max_tokens") is None:
         parameters["max_tokens"] = len(replay.ids)
     try:
         frontend.check_engine(replay, binding)
         frontend.check_params(_View(parameters), replay, binding)
+        frontend.check_fits(prompt, len(replay.ids), binding)
     except Exception as error:
         raise BodyError(str(error.args[0]), getattr(error, "parameter", None)) from error
 

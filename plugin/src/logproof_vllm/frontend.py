@@ -165,6 +165,7 @@ def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
         raise refuse(f"{name}: cannot be combined with prompt_logprobs or echoed logprobs", "prompt_logprobs")
     if getattr(params, "trace_decode_token_ids", None):
         raise refuse(f"{name}: cannot be combined with trace_decode_token_ids", "trace_decode_token_ids")
+    check_fits(1, len(replay.ids), binding)
     if params.max_tokens is not None and params.max_tokens < len(replay.ids):
         raise refuse(
             f"max_tokens={params.max_tokens} would cut the {len(replay.ids)} enforced tokens; raise it or leave it out",
@@ -240,15 +241,19 @@ def check_lengths(request: Any, binding: Binding) -> None:
     count = canonical.enforced_length(params)
     if not count:
         return
-    prompt = len(request.prompt_token_ids or ())
+    check_fits(len(request.prompt_token_ids or ()), count, binding)
+    if params.max_tokens < count:
+        raise refuse(f"max_tokens={params.max_tokens} would cut the {count} enforced tokens", "max_tokens")
+
+
+def check_fits(prompt: int, count: int, binding: Binding) -> None:
+    """Prompt and list, in tokens, must fit the model's length. Raises the server's 400."""
     if prompt + count > binding.max_model_len:
         raise refuse(
             f"enforced_token_ids: {prompt} prompt tokens and {count} enforced ones exceed the model's "
             f"length of {binding.max_model_len}",
             "enforced_token_ids",
         )
-    if params.max_tokens < count:
-        raise refuse(f"max_tokens={params.max_tokens} would cut the {count} enforced tokens", "max_tokens")
 
 
 def _bind(processor: Any) -> Binding:
