@@ -106,6 +106,8 @@ def generate(
         json_schema=_schema(json_schema) if json_schema else None, regex=regex, choice=tuple(choice) if choice else None
     )
 
+    fields = opt.wire_options(option)
+
     async def work(connection: Connection, client: Client) -> list[Call]:
         request = Request(
             connection.model,
@@ -114,7 +116,7 @@ def generate(
             scoring=Scoring(sampled=logprobs),
             output=output,
             schedule=Schedule(stream=stream or None),
-            options=opt.wire_options(option),
+            options=fields,
         )
         return [await client.call(request)]
 

@@ -11,7 +11,10 @@ from rich.console import Console
 
 from logproof.errors import clip
 
-out = Console(highlight=False, soft_wrap=True)
+PIPED_WIDTH = 240
+"""Columns of a table that no terminal shows: wide enough that nothing is cut short."""
+
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 """Results, on standard output."""
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,0 +1,155 @@
+"""From a URL to a ready client; and the synchronous door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+import logproof
+from fakes.server import FakeServer, Reply
+from logproof.errors import TransportError, UsageError
+from logproof.ir.facts import Facts
+from logproof.ir.request import Input, Sampling, Scoring
+from logproof.models import connect as room
+from logproof.models.connect import Connection, Options, best_dialect, choose_model, connect, fitting
+from logproof.models.dialects import BUILT_IN
+from logproof.models.sync import Model
+from logproof.models.tokenizer import LocalTokenizer, ServerTokenizer
+from logproof.wire.retry import RetryPolicy
+from models import served
+
+ONCE = RetryPolicy(attempts=1)
+IDS = (504, 3575, 282, 4649, 314)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeServer]:
+    with FakeServer() as server:
+        yield served.vllm(server)
+
+
+def opened(url: str, options: Options | None = None) -> Connection:
+    async def run() -> Connection:
+        async with connect(url, options) as connection:
+            return connection
+
+    return asyncio.run(run())
+
+
+def test_auto_picks_the_best_dialect_the_only_model_and_the_servers_tokenizer(fake: FakeServer) -> None:
+    connection = opened(fake.url)
+    assert (connection.client.dialect.id, connection.model) == ("vllm_native", "smollm2")
+    assert isinstance(connection.tokenizer, ServerTokenizer)
+    assert connection.client.tokenizer is connection.tokenizer
+    assert connection.facts.max_logprobs == 100
+
+
+def test_a_named_dialect_and_known_facts_need_no_probe(fake: FakeServer) -> None:
+    options = Options(dialect="openai_completions", model="m", facts=Facts(), texts=False, drop=("sampling.seed",))
+    connection = opened(fake.url, options)
+    assert (connection.client.dialect.id, connection.model, connection.tokenizer) == ("openai_completions", "m", None)
+    assert connection.client.drop == {"sampling.seed"}
+    assert fake.seen == []
+
+
+def test_a_silent_endpoint_is_open_to_a_named_dialect_only() -> None:
+    with FakeServer() as server:
+        connection = opened(server.url, Options(dialect="openai_completions", model="m"))
+        assert connection.facts == Facts()
+        with pytest.raises(UsageError, match="answers none of the questions"):
+            opened(server.url)
+
+
+def test_nothing_at_the_url_is_a_transport_error() -> None:
+    with FakeServer() as server:
+        url = server.url
+    with pytest.raises(TransportError):
+        opened(url, Options(retry=ONCE))
+
+
+def test_an_unknown_endpoint_has_no_best_dialect(fake: FakeServer) -> None:
+    fake.on("/v1/models", {"data": [{"id": "m", "owned_by": "someone"}]})
+    fake.on("/openapi.json", Reply(404))
+    with pytest.raises(UsageError, match="cannot tell what this endpoint speaks"):
+        opened(fake.url)
+
+
+def test_every_kind_has_dialects_that_exist() -> None:
+    for engine, ids in room.FITTING.items():
+        assert set(ids) <= set(BUILT_IN)
+        assert fitting(Facts(engine=engine)) == ids
+    assert fitting(Facts()) == ()
+    assert best_dialect(Facts(engine="vllm")).id == "vllm_native"
+
+
+def test_the_model_is_the_callers_or_the_only_one() -> None:
+    many = Facts(models=tuple(f"m{i}" for i in range(9)))
+    assert choose_model(None, Facts(models=("m",))) == "m"
+    assert choose_model("x", Facts()) == "x"
+    assert choose_model("m1", many) == "m1"
+    for asked, facts, hint in (("x", many, "it serves: m0, "), (None, many, ", …"), (None, Facts(), None)):
+        with pytest.raises(UsageError) as caught:
+            choose_model(asked, facts)
+        assert hint is None if caught.value.hint is None else hint is not None and hint in caught.value.hint
+
+
+def test_a_local_tokenizer_comes_first(fake: FakeServer, tmp_path: Path) -> None:
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
+    made.save(str(tmp_path / "tokenizer.json"))
+    assert isinstance(opened(fake.url, Options(tokenizer=tmp_path)).tokenizer, LocalTokenizer)
+
+
+def test_a_model_scores_and_generates(fake: FakeServer) -> None:
+    with Model(fake.url) as model:
+        assert model.name == "smollm2"
+        assert model.facts.engine == "vllm"
+        prompt = model.score("The capital of France is", top=3).prompt
+        assert prompt is not None
+        assert prompt.texts == ("The", " capital", " of", " France", " is")
+        tokens = model.generate("The capital of France is", top=3, max_tokens=3).choices[0].tokens
+        assert tokens is not None
+        assert tokens.texts is not None
+        assert all(t is not None and t.startswith("<") for t in tokens.texts)
+        call = model.request(Input(token_ids=IDS), sampling=Sampling(max_tokens=3), scoring=Scoring(sampled=3))
+        assert call.request.input.token_ids == IDS
+    assert [("prompt_logprobs" in b, b["prompt"]) for b in served.sent(fake)] == [
+        (True, "The capital of France is"),
+        (False, "The capital of France is"),
+        (False, list(IDS)),
+    ]
+
+
+def test_a_model_scores_ids(fake: FakeServer) -> None:
+    with Model(fake.url) as model:
+        prompt = model.score(IDS).prompt
+        assert prompt is not None
+        assert prompt.ids is not None
+        assert len(prompt) == 5
+
+
+def test_a_model_works_inside_a_running_loop(fake: FakeServer) -> None:
+    async def notebook() -> str:
+        with Model(fake.url) as model:
+            return model.generate("x", max_tokens=3, top=3).text
+
+    assert asyncio.run(notebook())
+
+
+def test_closing_twice_and_failing_to_open_leave_nothing_behind(fake: FakeServer) -> None:
+    model = Model(fake.url)
+    model.close()
+    model.close()
+    with pytest.raises(UsageError):
+        Model(fake.url, model="nope")
+    with pytest.raises(TypeError):
+        Model(fake.url, modle="typo")
+
+
+def test_the_package_gives_the_door_and_nothing_else() -> None:
+    assert logproof.Model is Model
+    with pytest.raises(AttributeError, match="no attribute 'Modle'"):
+        _ = logproof.Modle
