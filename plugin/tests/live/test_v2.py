@@ -1,0 +1,77 @@
+"""Model Runner V2 through Triton's interpreter (0.3 s a token): enforcement, resumption, stops, modes, refusals.
+
+The interpreter cannot run the top-k/top-p and grammar kernels, so these cases use temperature and penalties only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import plugin_wire as wire
+import pytest
+from plugin_engine import PLUGIN, engine
+from plugin_wire import PROMPT, TEXT, ask, get, ids_of, logprobs_of, post
+
+pytestmark = pytest.mark.live
+SHIM = Path(__file__).parent / "v2_shim"
+NOISE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    environment = {**PLUGIN, "PYTHONPATH": str(SHIM)}
+    with engine(tmp_path_factory.mktemp("v2") / "log", environment, ["--max-num-seqs", "8"]) as url:
+        yield url
+
+
+def test_the_runner_is_v2_and_the_canary_passed(server: str) -> None:
+    status = get(server, "/logproof/status")
+    assert status["runner"] == "v2"
+    assert status["ready"]
+    assert "grammar_guard" in status["off"]
+    assert status["canary"]["returned"][:4] == status["canary"]["enforced"]
+
+
+def test_ids_come_back_with_the_models_logprobs(server: str) -> None:
+    ids = [100, 2, 30000, 17, 45000, 0]
+    reply = ask(server, TEXT, prompt=PROMPT, enforced_token_ids=ids, logprobs=1, return_token_ids=True, stop=["."])
+    assert ids_of(reply) == ids
+    assert reply["logproof"]["enforced"] == 6
+    prompt = reply["choices"][0]["prompt_token_ids"]
+    scored = ask(server, TEXT, prompt=[*prompt, *ids], max_tokens=1, prompt_logprobs=0)
+    rows = scored["choices"][0]["prompt_logprobs"][len(prompt) :]
+    expected = [row[str(i)]["logprob"] for row, i in zip(rows, ids, strict=True)]
+    assert max(abs(a - b) for a, b in zip(logprobs_of(reply), expected, strict=True)) <= NOISE
+
+
+def test_after_the_list_sampling_resumes_and_stops(server: str) -> None:
+    reply = ask(
+        server, TEXT, prompt=PROMPT, enforced_token_ids=[28, 30], temperature=0, max_tokens=5, return_token_ids=True
+    )
+    prompt = reply["choices"][0]["prompt_token_ids"]
+    onwards = ask(server, TEXT, prompt=[*prompt, 28, 30], temperature=0, max_tokens=3, return_token_ids=True)
+    assert ids_of(reply) == [28, 30, *ids_of(onwards)]
+    ended = ask(server, TEXT, prompt=PROMPT, enforced_token_ids=[28, 2], max_tokens=5, return_token_ids=True)
+    assert ids_of(ended) == [28, 2]
+    assert ended["choices"][0]["finish_reason"] == "stop"
+
+
+def test_modes_mix_in_one_batch(server: str) -> None:
+    """Temperature 0.5 tells raw from processed; each row equals its own solo run."""
+    body: dict[str, Any] = {"prompt": PROMPT, "enforced_token_ids": [28, 30, 33], "logprobs": 2, "temperature": 0.5}
+    modes: list[dict[str, str]] = [{}, {"logprobs_mode": "raw_logprobs"}, {"logprobs_mode": "processed_logprobs"}]
+    mixed = [logprobs_of(r) for r in wire.together(server, [(TEXT, {**body, **mode}) for mode in modes])]
+    alone = logprobs_of(ask(server, TEXT, **body, **modes[2]))
+    assert all(math.isclose(a, b, abs_tol=NOISE) for a, b in zip(mixed[0], mixed[1], strict=True))
+    assert all(math.isclose(a, b, abs_tol=NOISE) for a, b in zip(mixed[2], alone, strict=True))
+    assert max(abs(a - b) for a, b in zip(mixed[1], mixed[2], strict=True)) > 0.1
+
+
+def test_what_is_not_covered_is_refused_with_the_fix(server: str) -> None:
+    status, reply = post(server, TEXT, prompt=PROMPT, enforced_token_ids=[5], structured_outputs={"regex": "[0-9]"})
+    assert status == 400
+    assert "VLLM_USE_V2_MODEL_RUNNER=0" in reply["error"]["message"]
+    assert post(server, TEXT, prompt=PROMPT, enforced_token_ids=[49152])[0] == 400
