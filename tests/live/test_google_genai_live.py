@@ -1,8 +1,11 @@
 """google_genai against a LiteLLM proxy in front of a real vLLM, the one server of this wire that runs anywhere.
 
-The proxy is no part of this project's environment, as its packages clash with the engine's. With its own virtual
-environment at .venv-gateway (python -m venv .venv-gateway; .venv-gateway/bin/pip install 'litellm[proxy]==1.108.7') these tests
-start it; LOGPROOF_TEST_GATEWAY names the URL of one that runs already, whose key is KEY.
+The proxy is no part of this project's environment, as its packages clash with the engine's. These tests start it out
+of a virtual environment of its own, and are left out where there is none:
+
+    python -m venv .venv-gateway && .venv-gateway/bin/pip install 'litellm[proxy]==1.108.7'
+
+LOGPROOF_TEST_GATEWAY names the URL of a proxy that runs already, whose key is KEY.
 """
 
 from __future__ import annotations
