@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ def test_eval_runs_stores_and_reports(url: str, tmp_path: Path, capsys: pytest.C
     assert "gsm8k_gen: 4 of 4" in shown.err
     assert "begins with token" in shown.err
     assert "'Question'" in shown.err
+    assert "20 requests (0 failed, 0 retries)" in shown.err
     assert (tmp_path / "run" / "report.json").is_file()
     assert KEY not in shown.out + shown.err
     assert all(KEY.encode() not in f.read_bytes() for f in (tmp_path / "run").iterdir())
@@ -97,6 +99,17 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert "--resume goes on" in capsys.readouterr().err
     assert run(["parity", "vllm_native", "openai_completions", "gsm8k_gen", "-m", url, "--out", "p"]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_run_that_is_cut_short_is_no_traceback(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def cancelled(*args: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("logproof.cli.eval.execute", cancelled)
+    assert run(["eval", "gsm8k_gen", "-m", url, "--out", "run"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

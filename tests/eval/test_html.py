@@ -117,3 +117,7 @@ def test_tokens_without_texts_or_values() -> None:
     assert "logprob -inf" in shown
     assert "rgb(255,105,95)" in shown
     assert html._tokens(Tokens(np.array([-1.0]), "raw", None, None, ("x",)), 0).count('title="logprob -1.0000"') == 1
+
+
+def test_an_impossible_label_is_shown_as_such() -> None:
+    assert html._figure(None) == "-inf"

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
+from eval.toy import ToyEngine, connection, ready, run
 from logproof.errors import UsageError
-from logproof.eval.rows import ArcRow, Choices, Gsm8kRow, HellaswagRow, MmluRow
-from logproof.eval.task import Settings, ppl_item
+from logproof.eval.rows import ArcRow, Choices, Gsm8kRow, HellaswagRow, MmluRow, Row
+from logproof.eval.task import PplItem, Settings, Task, blocks, ppl_item
 from logproof.eval.tasks import TASKS, arc_easy_ppl, get_task, gsm8k_gen, hellaswag_ppl, mmlu_clp
 
 ARC = ArcRow("1", "Why is it? ", Choices(["cold", " wet"], ["1", "2"]), "2")
@@ -98,3 +102,42 @@ def test_the_registry_is_keyed_by_name() -> None:
 def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         Settings(**wrong)
+
+
+class WordRow(Row, frozen=True):
+    """A row of a task of somebody else."""
+
+    word: str
+    opposite: str
+
+    def content(self) -> tuple[str, ...]:
+        return (self.word,)
+
+    def check(self) -> None:
+        pass
+
+
+def test_a_task_is_one_small_file_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(row: WordRow, shots: Sequence[WordRow]) -> PplItem:
+        solved = [f"{s.word} {s.opposite}" for s in shots]
+        return ppl_item(blocks([*solved, row.word]), [row.opposite, row.word], 0)
+
+    task = Task(
+        name="words_ppl",
+        kind="ppl",
+        about="opposites",
+        dataset="words",
+        split="test",
+        shot_split="train",
+        shots=1,
+        row_type=WordRow,
+        build=build,
+    )
+    monkeypatch.setitem(TASKS, "words_ppl", task)
+    (tmp_path / "words.test.jsonl").write_text('{"word": "hot", "opposite": "cold"}\n')
+    (tmp_path / "words.train.jsonl").write_text('{"word": "big", "opposite": "small"}\n')
+    conn = connection(ToyEngine())
+    ended, sink = run(conn, ready(conn, "words_ppl", data=str(tmp_path)))
+    assert (ended.ran, ended.failed) == (1, 0)
+    assert set(sink.samples[0].scores) == {"acc", "acc_char", "acc_byte", "acc_token"}
+    assert sink.calls[0].request.input.text == "big small\n\nhot cold"

@@ -144,13 +144,16 @@ def default_out(kind: str) -> Path:
 
 
 async def run_order(order: Order, url: str, options: Options, label: str = "") -> Finished:
-    """Connect, run an order with progress, and say where it went."""
-    async with connect(url, options) as connection:
-        shown = connection.client.dialect.id
-        remark(f"{connection.model} at {connection.endpoint.display} over {shown} -> {order.out}")
-        await _show_beginning(connection)
-        with Bars(label) as bars:
-            return await execute(order, connection, bars)
+    """Connect, run an order with progress, and say where it went. Raises KeyboardInterrupt where it was cut short."""
+    try:
+        async with connect(url, options) as connection:
+            shown = connection.client.dialect.id
+            remark(f"{connection.model} at {connection.endpoint.display} over {shown} -> {order.out}")
+            await _show_beginning(connection)
+            with Bars(label) as bars:
+                return await execute(order, connection, bars)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 async def _show_beginning(connection: Connection) -> None:
@@ -197,6 +200,7 @@ def conclude(finished: Finished, as_json: bool) -> int:
     show(finished.report, as_json)
     ended = finished.ended
     remark(f"{ended.ran} samples run, {ended.skipped} stored before, {ended.failed} failed; {finished.path}")
+    remark(ended.counters.line())
     if ended.reason is not None:
         remark(f"ended early: {ended.reason}; logproof eval ... --out {finished.path} --resume goes on")
     if ended.interrupted:

@@ -19,6 +19,7 @@ from typing import Protocol
 import msgspec
 
 from logproof.errors import AuthError, ContextOverflow, LogproofError, ModelNotFound, StoreError
+from logproof.eval.counters import Counters
 from logproof.eval.datasets import Doc
 from logproof.eval.prepare import Job
 from logproof.eval.rows import Row
@@ -74,6 +75,7 @@ class Ended(msgspec.Struct, frozen=True):
     ran: int
     skipped: int
     failed: int
+    counters: Counters
     reason: str | None = None
     interrupted: bool = False
 
@@ -106,6 +108,7 @@ class Runner:
         self._reason: str | None = None
         self._interrupted = False
         self._ran = self._skipped = self._failed = 0
+        self._counters = Counters()
 
     async def run(self) -> Ended:
         """Run every sample that is not done. Raises the fatal errors of the module's docstring."""
@@ -119,7 +122,7 @@ class Runner:
                 raise _first(errors) from None
             finally:
                 self._sink.flush()
-        return Ended(self._ran, self._skipped, self._failed, self._reason, self._interrupted)
+        return Ended(self._ran, self._skipped, self._failed, self._counters, self._reason, self._interrupted)
 
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
         """Start no further sample."""
@@ -228,9 +231,12 @@ class Runner:
 
     async def _call(self, request: Request) -> Call | LogproofError:
         try:
-            return await self._connection.client.call(request)
+            call = await self._connection.client.call(request)
         except LogproofError as error:
+            self._counters.add_failure()
             return error
+        self._counters.add(call)
+        return call
 
     def _call_record(self, work: _Work, part: str, request: Request, result: Call | LogproofError) -> CallRecord:
         connection = self._connection

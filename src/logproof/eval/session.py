@@ -1,6 +1,7 @@
 """One run into one store: prepare, open the store, run what is not done, report.
 
-The store's directory holds the run; `report.json` beside it is written at the end, also of an interrupted run.
+The store's directory holds the run. `report.json` beside it is written at the end, also
+of a run that one signal stopped. After a fatal error or a second signal what was stored is kept, without it.
 """
 
 from __future__ import annotations
@@ -54,10 +55,8 @@ async def execute(order: Order, connection: Connection, progress: Progress | Non
     store = open_run(order.out, came_from, resume=order.resume, accept_fingerprints=order.accept, secrets=secrets)
     with store:
         runner = Runner(jobs, connection, store, order.policy, store.done(), progress)
-        try:
-            ended = await run_until_signal(runner)
-        finally:
-            store.flush()
-            made = report.build(store)
-            report.write(made, order.out)
+        ended = await run_until_signal(runner)
+        store.flush()
+        made = report.build(store)
+        report.write(made, order.out)
     return Finished(ended, made, order.out)
