@@ -159,10 +159,8 @@ def test_meaning(server: chat.Server, change: dict[str, msgspec.Struct], meaning
 
 def test_minus_9999_is_an_impossible_token_only_where_vllm_lists_it() -> None:
     masked = [entry("token_id:1", 0.0, ("token_id:1", 0.0), ("token_id:2", -9999.0))]
-    tokens = chat.sampled_tokens(scoring(sampled=1), masked, "vllm", "/x")
-    assert tokens.top is not None
-    assert tokens.top.by_id(0) == {1: 0.0}
-    tokens = chat.sampled_tokens(scoring(sampled=2), masked, "vllm", "/x")
+    constrained = msgspec.structs.replace(scoring(sampled=2), output=Output(json_object=True))
+    tokens = chat.sampled_tokens(constrained, masked, "vllm", "/x")
     assert tokens.top is not None
     assert tokens.top.by_id(0) == {1: 0.0, 2: -np.inf}
     with pytest.raises(BadReply, match="no probability on this server"):
@@ -243,3 +241,23 @@ def test_breakdown_keeps_unreported_apart_from_zero() -> None:
     for wrong in (-1, True, "3"):
         with pytest.raises(BadReply, match="no count"):
             chat.breakdown({"cached_tokens": wrong}, None)
+
+
+def test_pieces_of_characters_may_still_join() -> None:
+    cut = [entry("a", -1.0), entry("\ufffd", -1.0), entry("\ufffd", -1.0), entry("!", -1.0)]
+    chat.check_text(cut, "a你!", "")
+    chat.check_text([*cut, entry("<|im_end|>", -1.0)], "a你!", "")
+    with pytest.raises(BadReply, match="do not join"):
+        chat.check_text([cut[3], *cut[1:3], cut[0]], "a你!", "")
+
+
+def test_whole_biases_are_integers() -> None:
+    assert repr(chat.bias({5: 2.0, 6: 0.5})) == "{'5': 2, '6': 0.5}"
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_padded_list_is_refused(width: int) -> None:
+    """vLLM pads the lists of requests that share a batch with one for label scores."""
+    padded = entry("token_id:5", -0.25, ("token_id:5", -0.25), ("token_id:0", -9999.0))
+    with pytest.raises(BadReply, match="an impossible rival in a raw top list"):
+        chat.sampled_tokens(scoring(sampled=width), [padded], "vllm", "")

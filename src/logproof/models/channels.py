@@ -115,7 +115,11 @@ def _check_tokens(tokens: Tokens, path: str) -> None:
 
 
 def _check_possible(own: Floats, top: TopK, path: str) -> None:
-    """No rival of a raw distribution is impossible: only a mask makes it so, and masks do not show in raw ones."""
+    """No rival of a raw distribution is impossible: only a mask makes it so, and masks do not show in raw ones.
+
+    vLLM 0.32 gives such rivals (the sampled token and id 0) to every request that shares a batch with one for
+    label scores (`logprob_token_ids`).
+    """
     impossible = np.add.reduceat(np.append(np.isneginf(top.logprobs), False), top.offsets[:-1], dtype=np.int64)
     impossible[np.diff(top.offsets) == 0] = 0
     bad = impossible > np.isneginf(own)

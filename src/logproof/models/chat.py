@@ -103,12 +103,13 @@ def sampled_tokens(request: Request, entries: Sequence[Entry], server: Server, p
     ids = token_ids([e.token for e in entries])
     if ids is None and entries and request.scoring.top_by == "id":
         raise BadReply("tokens came as texts, ids were asked", path=f"{path}/0/token")
+    meaning = sampled_meaning(request, server)
     for i, entry in enumerate(entries):
-        _check_sentinels(entry, server, f"{path}/{i}")
+        _check_sentinels(entry, server, meaning, f"{path}/{i}")
     width = request.scoring.sampled or 0
     return Tokens(
         logprobs=columns.logprobs([e.logprob for e in entries], path),
-        meaning=sampled_meaning(request, server),
+        meaning=meaning,
         ids=columns.ids(ids, path) if ids is not None else None,
         texts=_texts(entries, by_id=ids is not None),
         top=_top(entries, width, ids is not None, path) if width else None,
@@ -129,13 +130,21 @@ def label_scores(request: Request, entries: Sequence[Entry], server: Server, pat
     return Labels(ids=np.array(labels, dtype=np.int64), logprobs=flat, meaning=sampled_meaning(request, server))
 
 
-def _check_sentinels(entry: Entry, server: Server, path: str) -> None:
+def _check_sentinels(entry: Entry, server: Server, meaning: Meaning, path: str) -> None:
+    """-9999 stands for minus infinity at vLLM alone, and only a mask makes a rival impossible.
+
+    vLLM 0.32 lists the sampled token and id 0 at -9999, and nothing else, for every request that shares a batch
+    with one for label scores (`logprob_token_ids`).
+    """
     listed = entry.top_logprobs or ()
     if entry.logprob == columns.SENTINEL and not (server == "vllm" and any(r.token == entry.token for r in listed)):
         raise BadReply("-9999 says that the logprob is not known; it is no probability", path=f"{path}/logprob")
     at = next((j for j, r in enumerate(listed) if r.logprob == columns.SENTINEL), None)
     if server != "vllm" and at is not None:
         raise BadReply("-9999 is no probability on this server", path=f"{path}/top_logprobs/{at}/logprob")
+    if meaning == "raw" and at is not None and listed[at].token != entry.token:
+        hint = "label scores in the same batch do this to vLLM's lists: send the request again, apart from those"
+        raise BadReply("an impossible rival in a raw top list", path=f"{path}/top_logprobs/{at}", hint=hint)
 
 
 def _texts(entries: Sequence[Entry], *, by_id: bool) -> tuple[str, ...] | None:
