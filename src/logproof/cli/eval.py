@@ -70,9 +70,7 @@ def evaluate(
 ) -> int:
     """Run tasks over one endpoint, or as a run file says, and report."""
     if config is not None:
-        if task:
-            raise UsageError("tasks are named either in --config or on the command line")
-        return _run_file(load(config), resume, accept or [], as_json)
+        return _run_file(config, task, resume, accept or [], as_json)
     settings = Settings(
         shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens,
         temperature=temperature, repeats=repeats, bos=bos,
@@ -164,8 +162,11 @@ async def _show_beginning(connection: Connection) -> None:
         remark(f"a prompt 'Question:' begins with token {first} {clip(repr(text), 40)}")
 
 
-def _run_file(run: RunFile, resume: bool, accept: list[str], as_json: bool) -> int:
+def _run_file(config: Path, tasks: list[str] | None, resume: bool, accept: list[str], as_json: bool) -> int:
     """The models of a run file, one after another. The worst exit code wins; an interrupt ends all."""
+    if tasks:
+        raise UsageError("tasks are named either in --config or on the command line")
+    run = load(config)
     worst = 0
     for entry in run.models:
         order = Order(
