@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fakes.server import FakeServer, Reply
 from logproof.cli import access, main
-from logproof.cli.printing import err, out
+from logproof.cli.printing import err, out, print_json
 from models import served, wires
 
 KEY = "sk-test-ABC123"
@@ -312,6 +313,33 @@ def test_what_is_nobodys_fault_is_still_one_line(cli: Cli, monkeypatch: pytest.M
     broken(ZeroDivisionError("oops"))
     with pytest.raises(ZeroDivisionError):
         cli("x")
+
+
+def test_a_reader_that_went_away_is_no_error(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    monkeypatch.setattr(main, "app", lambda args, standalone_mode: (_ for _ in ()).throw(BrokenPipeError()))
+    monkeypatch.setattr(main.sys.stderr, "close", lambda: closed.append(True))
+    assert cli("x") == 0
+    assert closed == [True]
+
+
+def test_a_mark_is_shown_as_a_note_and_a_plain_text_alone(cli: Cli, fake: FakeServer) -> None:
+    plain = {
+        "model": "other",
+        "choices": [{"index": 0, "text": "[bold]x", "finish_reason": "stop", "stop_reason": "."}],
+    }
+    fake.on(served.ROUTE, plain)
+    assert cli("generate", PROMPT, "-m", fake.url) == 0
+    assert cli.out == "[bold]x\n"
+    assert "note: the reply names model 'other'" in cli.err
+    assert "choice 0: stop (stop, matched '.')" in cli.err
+
+
+def test_json_shows_what_json_cannot_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": np.array([[np.nan, -np.inf], [-1.0, 0.0]])})
+    assert json.loads(capsys.readouterr().out) == {"a": [[None, "-inf"], [-1.0, 0.0]]}
+    with pytest.raises(TypeError, match="cannot print object"):
+        print_json({"a": object()})
 
 
 def test_exit_codes_pass_through(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,6 +184,26 @@ def test_a_server_that_tells_nothing_is_a_usage_error_and_a_dead_one_a_transport
         asyncio.run(probe(Dead()))
 
 
+@pytest.mark.parametrize(
+    ("reply", "size"),
+    [
+        (Reply(400, json={"error": "token_ids_logprob ... the valid range is [0, 49152)"}), 49152),
+        (Reply(400, json={"error": "no"}), None),
+        (Reply(json={"text": "x"}), None),
+    ],
+)
+def test_sglang_is_asked_for_its_vocabulary(reply: Reply, size: int | None) -> None:
+    with FakeServer() as server:
+        for path, answer in recorded("sglang").items():
+            server.on(path, answer)
+        server.on("/generate", reply)
+        facts = probed(server)
+        assert (facts.engine, facts.vocab_size) == ("sglang", size)
+        assert ("vocab_size" in facts.sources) == (size is not None)
+        server.on("/server_info", {"vocab_size": 7})
+        assert probed(server).vocab_size == 7
+
+
 def test_a_bug_in_the_sender_is_not_swallowed() -> None:
     class Broken:
         async def send(self, request: WireRequest) -> WireReply:
