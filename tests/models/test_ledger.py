@@ -104,6 +104,18 @@ def test_an_overwritten_or_lost_pointer_is_the_dialects_fault() -> None:
         made.close()
 
 
+def test_a_pointer_at_which_nothing_stands_is_the_dialects_fault() -> None:
+    made = ledger(a=1)
+    made.send("a", "/a")
+    del made.body["a"]
+    with pytest.raises(AssertionError, match="nothing stands at /a"):
+        made.close()
+    covering = ledger(a=1)
+    covering.covered("a", "/b/c")
+    with pytest.raises(AssertionError, match="nothing stands at /b/c"):
+        covering.close()
+
+
 def test_a_pointer_through_a_value_is_the_dialects_fault() -> None:
     made = ledger(a=1, b=2)
     made.send("a", "/a")

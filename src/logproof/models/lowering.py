@@ -125,10 +125,12 @@ class Ledger:
         if refusals:
             raise RequestRefused(self.dialect, refusals)
         for pointer, value in self._sent:
-            found = resolve(self.body, pointer)
+            found = self._standing(pointer)
             if found is not value and found != value:
                 raise AssertionError(f"{self.dialect}: {pointer} was overwritten")
         claimed = {d.pointer for d in self._decisions.values() if d.pointer} | {c.pointer for c in self.constants}
+        for pointer in sorted(claimed):
+            self._standing(pointer)
         stray = list(_unexplained(self.body, "", claimed))
         if stray:
             raise AssertionError(f"{self.dialect}: nothing explains {', '.join(stray)}")
@@ -144,6 +146,12 @@ class Ledger:
             node = child
         node[last] = value
         self._sent.append((pointer, value))
+
+    def _standing(self, pointer: str) -> object:
+        try:
+            return resolve(self.body, pointer)
+        except KeyError:
+            raise AssertionError(f"{self.dialect}: nothing stands at {pointer}") from None
 
     def _decide(self, decision: Decision) -> None:
         """The first refusal of a leaf stands; otherwise the last decision does."""
@@ -184,7 +192,7 @@ def _unexplained(node: object, pointer: str, claimed: Collection[str]) -> Iterab
     if isinstance(node, dict) and (below or pointer == ""):
         for key, child in node.items():
             yield from _unexplained(child, f"{pointer}/{_escape(key)}", claimed)
-    elif not below:
+    else:
         yield pointer
 
 
