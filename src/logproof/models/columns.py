@@ -8,15 +8,22 @@ Every value passes `logprobs`: null only where the wire leaves a position unscor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from logproof.errors import BadReply
 from logproof.ir.response import Floats, Ids, TopK
 
+T = TypeVar("T", np.int64, np.float64)
+
 SENTINEL = -9999.0
 """What vLLM reports for a logprob of minus infinity, which JSON cannot hold."""
+
+ID_LIMIT = 2**31
+"""Ids and ranks lie below."""
 
 ROUNDING = 1e-4
 """A log-softmax in float32 may end this far above zero; anything higher is no logprob."""
@@ -28,8 +35,10 @@ def logprobs(values: Sequence[float | None], path: str, *, unscored: int = 0, se
     sentinel: whether -9999.0 means minus infinity on this wire; where it does not, it is refused.
     Raises BadReply naming the element under `path`.
     """
-    column = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
-    null = np.array([v is None for v in values], dtype=bool)
+    column = np.fromiter(values, np.float64, len(values))
+    null = np.isnan(column)
+    if null.any():
+        null = np.array([v is None for v in values], dtype=bool)
     check_logprobs(column, path, null, unscored=unscored, sentinel=sentinel)
     if sentinel:
         column[column == SENTINEL] = -np.inf
@@ -54,10 +63,10 @@ def check_logprobs(
 def ids(values: Sequence[int], path: str) -> Ids:
     """int64 [n] of token ids from a typed list. Raises BadReply for a negative or a huge one."""
     try:
-        column = np.array(values, dtype=np.int64)
+        column = np.fromiter(values, np.int64, len(values))
     except OverflowError:
         raise BadReply("a number that is no token id", path=path) from None
-    bad = (column < 0) | (column >= 2**31)
+    bad = (column < 0) | (column >= ID_LIMIT)
     if bad.any():
         at = int(np.argmax(bad))
         raise BadReply(f"{column[at]} is no token id", path=f"{path}/{at}")
@@ -70,41 +79,147 @@ def same_length(path: str, want: int, got: int, what: str) -> None:
         raise BadReply(f"{got} entries for {want} {what}", path=path)
 
 
+class Flat(msgspec.Struct, frozen=True):
+    """Top entries of n positions, one after the other, as a wire gave them.
+
+    counts: entries of each position. keys, values: id (text where by_id is false) and logprob of each entry.
+    ranks, texts: of each entry, None where they are not known everywhere. unique: no position holds a key twice,
+    because they were the keys of one map.
+    """
+
+    counts: Ids
+    keys: Sequence[int | str]
+    values: Floats
+    by_id: bool
+    ranks: Ids | None = None
+    texts: Sequence[str] | None = None
+    unique: bool = False
+
+
 def top_k(
     positions: Iterable[tuple[Sequence[int] | None, Sequence[float], Sequence[int] | None, Sequence[str] | None]],
     width: int,
     scored: Sequence[tuple[int | str, float] | None],
     path: str,
 ) -> TopK:
-    """Build a checked TopK from one (ids, logprobs, ranks, texts) a position, each of equal length.
+    """Build a checked TopK from one (ids, logprobs, ranks, texts) a position, each of equal length; see `flat_top_k`.
 
-    width: the k that was asked. scored: (id, or text where ids are None; logprob) of each position's own
-    token, None at an unscored position, which must then be empty. A position holds k entries with the scored
-    token among them, or k + 1; an id twice, another value for the scored token, or any other count is refused.
+    scored: (id, or text where ids are None; logprob) of each position's own token, None at an unscored position.
     """
-    flat_ids: list[int] = []
-    flat_ranks: list[int] = []
-    flat_texts: list[str] = []
+    counts: list[int] = []
+    keys: list[int | str] = []
     flat: list[float] = []
-    offsets = [0]
-    for i, ((pos_ids, values, ranks, texts), own) in enumerate(zip(positions, scored, strict=True)):
-        where = f"{path}/{i}"
-        keys: Sequence[int | str] = pos_ids if pos_ids is not None else (texts or ())
-        _check_position(keys, values, own, width, where)
-        order = sorted(range(len(values)), key=lambda j: (-values[j], j))
-        flat += [values[j] for j in order]
-        flat_ids += [pos_ids[j] for j in order] if pos_ids is not None else []
-        flat_ranks += [ranks[j] for j in order] if ranks is not None else []
-        flat_texts += [texts[j] for j in order] if texts is not None else []
-        offsets.append(len(flat))
-    count = len(flat)
-    return TopK(
-        offsets=np.array(offsets, dtype=np.int64),
-        logprobs=logprobs(flat, path),
-        ids=ids(flat_ids, path) if len(flat_ids) == count else None,
-        ranks=np.array(flat_ranks, dtype=np.int64) if len(flat_ranks) == count and count else None,
-        texts=tuple(flat_texts) if len(flat_texts) == count else None,
+    by_id = True
+    ranks: list[int] = []
+    texts: list[str] = []
+    for pos_ids, pos_values, pos_ranks, pos_texts in positions:
+        counts.append(len(pos_values))
+        flat += pos_values
+        keys += pos_ids if pos_ids is not None else (pos_texts or ())
+        by_id &= pos_ids is not None
+        ranks += pos_ranks or ()
+        texts += pos_texts or ()
+    whole = len(flat)
+    entries = Flat(
+        np.array(counts, dtype=np.int64),
+        keys,
+        np.array(flat, dtype=np.float64),
+        by_id=by_id,
+        ranks=np.array(ranks, dtype=np.int64) if whole and len(ranks) == whole else None,
+        texts=texts if len(texts) == whole else None,
     )
+    return flat_top_k(entries, width, scored, path)
+
+
+def flat_top_k(flat: Flat, width: int, scored: Sequence[tuple[int | str, float] | None], path: str) -> TopK:
+    """Build a checked TopK, each position sorted by falling logprob (equal ones in wire order).
+
+    width: the k that was asked. scored: (key, logprob) of each position's own token, None at an unscored
+    position, which must then be empty. A position holds k entries with the scored token among them, or k + 1;
+    an id twice, another value for the scored token, or any other count is refused.
+    """
+    grid = _Grid(flat, scored, path)
+    for i in grid.suspects(width, flat.unique):
+        span = slice(int(grid.offsets[i]), int(grid.offsets[i + 1]))
+        _check_position(flat.keys[span], flat.values[span].tolist(), scored[i], width, f"{path}/{i}")
+    order = grid.order()
+    column = grid.values[order]
+    check_logprobs(column, path, np.zeros(len(column), dtype=bool))
+    column[column == SENTINEL] = -np.inf
+    return TopK(
+        offsets=grid.offsets,
+        logprobs=column,
+        ids=grid.keys[order] if flat.by_id else None,
+        ranks=flat.ranks[order] if flat.ranks is not None else None,
+        texts=tuple(map(flat.texts.__getitem__, order.tolist())) if flat.texts is not None else None,
+    )
+
+
+class _Grid:
+    """Flat entries as arrays, and as one row a position once every position has its count.
+
+    Finds in whole columns which positions `_check_position` must look at; it decides.
+    """
+
+    def __init__(self, flat: Flat, scored: Sequence[tuple[int | str, float] | None], path: str) -> None:
+        if not len(flat.counts) == len(scored) or not len(flat.keys) == len(flat.values) == flat.counts.sum():
+            raise ValueError("the lists of a top channel differ in length")
+        self.counts = flat.counts
+        self.values = flat.values
+        self.offsets = np.concatenate(([0], np.cumsum(flat.counts)))
+        self.scored = np.fromiter([own is not None for own in scored], bool, len(scored))
+        known = [own if own is not None else (0, 0.0) for own in scored]
+        self.keys, self.own = _codes(flat, [key for key, _ in known], path)
+        self.own_values = np.fromiter([value for _, value in known], np.float64, len(scored))
+
+    def suspects(self, width: int, unique: bool) -> list[int]:
+        """Positions that may not be whole, in order."""
+        fits = (self.counts == max(width, 1)) | (self.counts == width + 1)
+        bad = np.where(self.scored, ~fits, self.counts > 0)
+        if not bad.any():
+            bad = self.scored & ~self._whole(width)
+            if not unique:
+                bad |= self._twice()
+        found: list[int] = np.flatnonzero(bad).tolist()
+        return found
+
+    def order(self) -> Ids:
+        """Indexes of the flat entries, position by position, by falling value."""
+        inside, values = self._rows(self.values, -np.inf)
+        rows: Ids = np.argsort(-values, axis=1, kind="stable") + self.offsets[:-1, None]
+        return rows[inside]
+
+    def _whole(self, width: int) -> NDArray[np.bool_]:
+        """Whether a position holds its own token with its own value, and as its last where it stands beside k."""
+        inside, values = self._rows(self.values, -np.inf)
+        _, keys = self._rows(self.keys, -1)
+        own = inside & (keys == self.own[:, None]) & (values == self.own_values[:, None])
+        lowest = np.where(inside, values, np.inf).min(axis=1, initial=np.inf)
+        beside = (self.counts == width + 1) & (self.counts != max(width, 1))
+        whole: NDArray[np.bool_] = own.any(axis=1) & ~(beside & (self.own_values > lowest))
+        return whole
+
+    def _twice(self) -> NDArray[np.bool_]:
+        inside, keys = self._rows(self.keys, 0)
+        keys = np.sort(np.where(inside, keys, -1 - np.arange(keys.shape[1])), axis=1)
+        twice: NDArray[np.bool_] = (keys[:, 1:] == keys[:, :-1]).any(axis=1)
+        return twice
+
+    def _rows(self, column: NDArray[T], fill: float) -> tuple[NDArray[np.bool_], NDArray[T]]:
+        """(which cells hold an entry, the column with one row a position), as wide as the longest position."""
+        inside = np.arange(self.counts.max(initial=0)) < self.counts[:, None]
+        rows = np.full(inside.shape, fill, dtype=column.dtype)
+        rows[inside] = column
+        return inside, rows
+
+
+def _codes(flat: Flat, own: Sequence[int | str], path: str) -> tuple[Ids, Ids]:
+    """The entries' keys and the scored tokens' as numbers: ids as they are, texts counted as they come."""
+    if flat.by_id:
+        return ids(cast("Sequence[int]", flat.keys), path), ids(cast("Sequence[int]", own), path)
+    known: dict[int | str, int] = {}
+    keys = [known.setdefault(key, len(known)) for key in flat.keys]
+    return np.array(keys, dtype=np.int64), np.array([known.get(key, -1) for key in own], dtype=np.int64)
 
 
 def _check_position(

@@ -308,9 +308,10 @@ def first_text(prompt: str | None, rest: Sequence[str | None]) -> str | None:
     that be the first character, its text belongs here. None where the prompt's text is unknown, or the later
     texts do not end it.
     """
-    if prompt is None or any(t is None for t in rest):
+    known = [t for t in rest if t is not None]
+    if prompt is None or len(known) != len(rest):
         return None
-    tail = "".join(t for t in rest if t is not None)
+    tail = "".join(known)
     return prompt[: len(prompt) - len(tail)] if prompt.endswith(tail) else None
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
+from operator import contains, getitem
 
+import msgspec
 import numpy as np
 
 from logproof.errors import BadReply, MissingChannel
-from logproof.ir.response import Tokens, TopK
+from logproof.ir.response import Floats, Ids, Tokens, TopK
 from logproof.models import columns
 from logproof.models.completions import Entry, first_text
 
-Positions = Sequence[Mapping[int, Entry] | None]
+Position = Mapping[int, Entry]
+Positions = Sequence[Position | None]
 
 
 def lift_prompt(
@@ -32,36 +35,95 @@ def lift_prompt(
         raise MissingChannel("prompt_token_ids are absent: nothing names the scored tokens", path=path)
     columns.same_length(path, len(raw_ids), len(entries), "prompt token ids")
     ids = columns.ids(raw_ids, f"{at}/prompt_token_ids")
-    own = _own_entries(entries, raw_ids, path)
-    for i, position in enumerate(entries):
-        _check_ranks(position or {}, f"{path}/{i}")
-        if width == 0 and position is not None and len(position) != 1:
-            raise BadReply(f"{len(position)} entries where one was asked", path=f"{path}/{i}")
-    texts = [e.decoded_token for e in own]
+    found = _scored(entries, raw_ids, path)
+    if width == 0 and found.flat is not found.own:
+        i = next(i for i, position in enumerate(found.positions) if len(position) != 1)
+        raise BadReply(f"{len(found.positions[i])} entries where one was asked", path=f"{path}/{i + 1}")
+    values = np.fromiter([e.logprob for e in found.flat], np.float64, len(found.flat))
+    ranks = _ranks(found, values, path)
+    own_values = [e.logprob for e in found.own]
+    own_ranks = ranks if found.flat is found.own else [e.rank or 0 for e in found.own]
+    texts = [e.decoded_token for e in found.own]
     return Tokens(
-        logprobs=columns.logprobs([None, *(e.logprob for e in own)], path, unscored=1),
+        logprobs=columns.logprobs([None, *own_values], path, unscored=1),
         meaning="raw",
         ids=ids,
-        ranks=np.array([0, *(e.rank or 0 for e in own)], dtype=np.int64),
+        ranks=np.concatenate(([0], own_ranks)),
         texts=(first_text(text, texts), *texts),
-        top=_prompt_top(entries, raw_ids, own, width, path) if width else None,
+        top=_top(found, values, ranks, list(zip(raw_ids[1:], own_values, strict=True)), width, path) if width else None,
     )
 
 
-def _own_entries(entries: Positions, raw_ids: Sequence[int], path: str) -> list[Entry]:
-    """The scored token's entry at each position after the first."""
+class _Scored(msgspec.Struct, frozen=True, gc=False):
+    """The positions after the first, their own tokens' entries, and all entries one after the other.
+
+    flat is own itself where every position holds its own token alone.
+    """
+
+    positions: list[Position]
+    own: list[Entry]
+    flat: list[Entry]
+
+
+def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
     if not entries or entries[0] is not None:
         raise BadReply("the first prompt token has nothing before it, yet it is scored", path=f"{path}/0")
-    own = []
-    for i, (position, token) in enumerate(zip(entries[1:], raw_ids[1:], strict=True), start=1):
-        entry = position.get(token) if position else None
-        if entry is None:
-            raise BadReply(f"the prompt's token {token} is not among the entries", path=f"{path}/{i}")
-        own.append(entry)
-    return own
+    positions = [position for position in entries[1:] if position is not None]
+    tokens = raw_ids[1:]
+    if len(positions) != len(tokens) or not all(map(contains, positions, tokens)):
+        paired = enumerate(zip(entries[1:], tokens, strict=True), start=1)
+        i, token = next((i, token) for i, (position, token) in paired if token not in (position or {}))
+        raise BadReply(f"the prompt's token {token} is not among the entries", path=f"{path}/{i}")
+    own = [getitem(position, token) for position, token in zip(positions, tokens, strict=True)]
+    alone = sum(map(len, positions)) == len(own)
+    flat = own if alone else list(chain.from_iterable([position.values() for position in positions]))
+    return _Scored(positions, own, flat)
 
 
-def _check_ranks(position: Mapping[int, Entry], where: str) -> None:
+def _ranks(found: _Scored, values: Floats, path: str) -> Ids:
+    """Ranks of the entries, 0 where unreported, after a check of each position that may hold a wrong one."""
+    try:
+        ranks = np.fromiter([e.rank for e in found.flat], np.float64, len(found.flat))
+    except OverflowError:
+        raise BadReply("a number that is no rank", path=path) from None
+    sure = (ranks >= 1) & (ranks < columns.ID_LIMIT) & (values <= columns.ROUNDING - np.log(np.fmax(ranks, 1)))
+    sure &= (ranks > 1) | (values != columns.SENTINEL)
+    _check_doubtful(found, np.flatnonzero(~sure), path)
+    return np.nan_to_num(ranks).astype(np.int64)
+
+
+def _check_doubtful(found: _Scored, entries: Ids, path: str) -> None:
+    """Look closely at the positions that hold these flat entries."""
+    if len(entries) == 0:
+        return
+    ends = np.cumsum([len(position) for position in found.positions])
+    for i in np.unique(np.searchsorted(ends, entries, side="right")).tolist():
+        _check_ranks(found.positions[i], f"{path}/{i + 1}")
+
+
+def _top(
+    found: _Scored, values: Floats, ranks: Ids, own: Sequence[tuple[int | str, float]], width: int, path: str
+) -> TopK:
+    """The top channel. Where ranks fall while logprobs fall too, the position is looked at closely."""
+    texts = [e.decoded_token for e in found.flat]
+    whole = [t for t in texts if t is not None]
+    entries = columns.Flat(
+        counts=np.array([0, *map(len, found.positions)], dtype=np.int64),
+        keys=list(chain.from_iterable(found.positions)),
+        values=values,
+        by_id=True,
+        ranks=ranks,
+        texts=whole if len(whole) == len(texts) else None,
+        unique=True,
+    )
+    top = columns.flat_top_k(entries, width, [None, *own], path)
+    if top.ranks is not None:
+        falls = np.flatnonzero(np.diff(top.ranks) < 0) + 1
+        _check_doubtful(found, falls[~np.isin(falls, top.offsets)], path)
+    return top
+
+
+def _check_ranks(position: Position, where: str) -> None:
     """A second witness of each logprob: a better rank for a higher value, and at rank r no value above -ln(r).
 
     r tokens are at least as likely as the one of rank r, and together at most certain; so rank 1 cannot be
@@ -69,23 +131,9 @@ def _check_ranks(position: Mapping[int, Entry], where: str) -> None:
     """
     ranked = sorted((e.rank, -e.logprob) for e in position.values() if e.rank is not None)
     for rank, surprise in ranked:
+        if rank >= columns.ID_LIMIT:
+            raise BadReply(f"{rank} is no rank", path=where)
         if rank < 1 or surprise < math.log(rank) - columns.ROUNDING or (rank == 1 and surprise == -columns.SENTINEL):
             raise BadReply(f"rank {rank} does not go with logprob {-surprise}", path=where)
     if any(after < before for (_, before), (_, after) in pairwise(ranked)):
         raise BadReply("ranks and logprobs are in different orders", path=where)
-
-
-def _prompt_top(entries: Positions, raw_ids: Sequence[int], own: Sequence[Entry], width: int, path: str) -> TopK:
-    scored = [None, *((token, e.logprob) for token, e in zip(raw_ids[1:], own, strict=True))]
-    return columns.top_k((_flat(position or {}) for position in entries), width, scored, path)
-
-
-def _flat(position: Mapping[int, Entry]) -> tuple[list[int], list[float], list[int], list[str] | None]:
-    texts = [e.decoded_token for e in position.values()]
-    whole = [t for t in texts if t is not None]
-    return (
-        list(position),
-        [e.logprob for e in position.values()],
-        [e.rank or 0 for e in position.values()],
-        whole if len(whole) == len(texts) else None,
-    )
