@@ -71,7 +71,13 @@ def test_floor_bounds_every_unlisted_token(seed: int, k: int, displaced: bool) -
 
 def test_floor_of_a_lone_sampled_token_is_the_mass_left() -> None:
     c = cols.make([1], [np.log(0.75)], [[1]], [[np.log(0.75)]])
-    assert cols.floor(c)[0] == pytest.approx(np.log(0.25))
+    assert cols.floor(c)[0] == pytest.approx(np.log(0.25 + cols.REST_SLACK))
+
+
+def test_floor_survives_rounded_logprobs_that_hold_all_the_mass() -> None:
+    """Listed probabilities sum to more than 1 by rounding; the floor is still the least entry, not lower."""
+    c = cols.make([1], [np.log(0.7501)], [[1, 2, 3]], [[np.log(0.7501), np.log(0.25), -12.0]])
+    assert cols.floor(c)[0] == pytest.approx(-12.0)
 
 
 def test_with_sampled_adds_the_token_only_where_it_is_apart() -> None:

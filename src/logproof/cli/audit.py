@@ -67,14 +67,20 @@ def calibrate(
     async def work() -> Policy:
         async with connect(engine, options) as trusted, connect(executor or engine, options) as maker:
             sides = calibrating.Sides(maker, trusted)
-            pairs = await calibrating.collect(
+            found = await calibrating.collect(
                 sides, given, pins, about.of(maker), method=asked, concurrencies=limits, told=_counted
             )
-            floor = await calibrating.noise_floor(trusted, pairs, asked)
+            floor = await calibrating.noise_floor(trusted, found.pairs, asked)
             aim = Aim(
-                name=name, level=level, days=days, floor=floor, executor=_side(maker, dtype), verifier=_side(trusted)
+                name=name,
+                level=level,
+                days=days,
+                floor=floor,
+                notes=found.failures,
+                executor=_side(maker, dtype),
+                verifier=_side(trusted),
             )
-            return fit(pairs, aim, datetime.now(UTC))
+            return fit(found.pairs, aim, datetime.now(UTC))
 
     made = asyncio.run(work())
     write_atomic(output, policies.dump(made) + b"\n")

@@ -19,6 +19,7 @@ from logproof.verify import audit as auditing
 from logproof.verify import files, offline
 from logproof.verify import verdict as verdicts
 from logproof.verify.artifact import Artifact
+from logproof.verify.capture import Captured
 from logproof.verify.capture import capture as capturing
 from logproof.verify.distance import max_abs, pair
 from logproof.verify.judge import Replay, judge
@@ -51,8 +52,11 @@ def capture(
     key_env: opt.KeyEnv = None,
     header: opt.Header = None,
     timeout: opt.Timeout = None,
-) -> None:
-    """Call an endpoint with every sampling setting pinned, and record each completion as an artifact."""
+) -> int:
+    """Call an endpoint with every sampling setting pinned, and record each completion as an artifact.
+
+    Exit 1 where the endpoint failed on some prompts; the others are recorded.
+    """
     given = ways.prompts(file)
     pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce, fixed=fixed)
     options = opt.connection(
@@ -60,14 +64,19 @@ def capture(
     )
     about = ways.ClaimOptions(claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None)
 
-    async def work() -> list[Artifact]:
+    async def work() -> list[Captured]:
         async with connect(model, options) as connection:
             made = capturing(connection, given, pins, about.of(connection), concurrency=concurrency)
-            return [artifact async for _, artifact in made]
+            return [one async for one in made]
 
     made = asyncio.run(work())
-    files.write(output, made)
-    remark(f"{len(made)} artifacts in {output}")
+    good = [c.artifact for c in made if c.artifact is not None]
+    files.write(output, good)
+    for one in made:
+        if one.error is not None:
+            remark(f"{one.prompt.id}: {one.error}")
+    remark(f"{len(good)} of {len(made)} prompts recorded in {output}")
+    return 0 if len(good) == len(made) else 1
 
 
 def replay(

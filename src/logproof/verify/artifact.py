@@ -5,7 +5,8 @@ statistics read it. Ids decide; texts are comments. What is not known says so (N
 `unresolved`) and is never filled in. A record without ids is accepted and can only end inconclusive.
 
 Canonical form: UTF-8 JSON with sorted keys and no spaces, every float written as `float.hex()`, and each column of
-`positions` replaced by the SHA-256 of its little-endian bytes. The seal is left out. The digest is its SHA-256.
+`positions` replaced by the SHA-256 of its little-endian bytes (zeros positive). The seal is left out. The digest is
+its SHA-256.
 """
 
 from __future__ import annotations
@@ -328,10 +329,10 @@ def seed_is_bound(seed: Seed | None) -> bool:
 def _column_digests(rows: Positions) -> dict[str, object]:
     try:
         flat = {
-            "sampled": np.array([np.nan if v is None else v for v in rows.sampled], "<f8"),
+            "sampled": np.array([np.nan if v is None else v for v in rows.sampled], "<f8") + 0.0,
             "widths": np.array([len(r) for r in rows.ids], "<i8"),
             "ids": np.array([t for r in rows.ids for t in r], "<i8"),
-            "logprobs": np.array([v for r in rows.logprobs for v in r], "<f8"),
+            "logprobs": np.array([v for r in rows.logprobs for v in r], "<f8") + 0.0,
             "kept": np.array(rows.kept or (), "<i8"),
         }
     except OverflowError:

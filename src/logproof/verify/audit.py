@@ -14,7 +14,7 @@ from logproof.verify.capture import Pins, Prompt, capture
 from logproof.verify.judge import Replay, ReplayFailure, judge
 from logproof.verify.policy import Policy
 from logproof.verify.replay import Asked, replay
-from logproof.verify.session import Audit, Session, add, headline
+from logproof.verify.session import Audit, Session, add, add_failure, headline
 from logproof.verify.verdict import Verdict
 
 
@@ -65,10 +65,14 @@ async def audit(
     """
     started = datetime.now(UTC)
     session, done = Session(level=policy.level), list[Verified]()
-    async for prompt, artifact in capture(sides.provider, prompts, pins, claim, concurrency=concurrency):
-        answer, verdict = await verify(sides.trusted, artifact, policy, method)
-        done.append(Verified(prompt.id, artifact, answer, verdict))
-        session = add(session, prompt.id, evidence_key(artifact), verdict, exact=policy.exact is not None)
+    async for one in capture(sides.provider, prompts, pins, claim, concurrency=concurrency):
+        if one.artifact is None:
+            session = add_failure(session, one.prompt.id, f"the provider failed: {one.error}")
+            continue
+        answer, verdict = await verify(sides.trusted, one.artifact, policy, method)
+        done.append(Verified(one.prompt.id, one.artifact, answer, verdict))
+        key = evidence_key(one.artifact)
+        session = add(session, one.prompt.id, key, verdict, exact=policy.exact is not None)
         told(done[-1], session)
         if stop_early and session.settled:
             break

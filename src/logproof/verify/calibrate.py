@@ -16,7 +16,7 @@ from logproof.models.connect import Connection
 from logproof.verify import offline
 from logproof.verify.artifact import Artifact, Claim
 from logproof.verify.calibration import Honest
-from logproof.verify.capture import Pins, Prompt, capture
+from logproof.verify.capture import Captured, Pins, Prompt, capture
 from logproof.verify.distance import max_abs, pair
 from logproof.verify.judge import Replay, ReplayFailure
 from logproof.verify.parallel import in_order
@@ -34,6 +34,17 @@ class Sides(msgspec.Struct, frozen=True):
     verifier: Connection
 
 
+class Collected(msgspec.Struct, frozen=True, eq=False):
+    """Honest pairs, and what the engines failed on, one line each."""
+
+    pairs: tuple[Honest, ...]
+    failures: tuple[str, ...]
+
+
+MOST_FAILED = 0.1
+"""Share of failed calls above which there is no calibration."""
+
+
 async def collect(
     sides: Sides,
     prompts: Sequence[Prompt],
@@ -43,22 +54,28 @@ async def collect(
     method: Asked = "auto",
     concurrencies: Sequence[int] = (1, 4),
     told: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Honest]:
+) -> Collected:
     """Capture each prompt once for each pins and concurrency, and replay it. told: called with (done, total).
 
-    Raises UsageError for no work, EngineError where a replay fails, and what Client.call raises.
+    Raises UsageError for no work, EngineError where more than MOST_FAILED of the calls fail, and what Client.call
+    raises.
     """
     total = len(prompts) * len(pins) * len(concurrencies)
     if total == 0:
         raise UsageError("nothing to calibrate with: no prompts, samplers or concurrencies")
     found: list[Honest] = []
+    failures: list[str] = []
     for limit in concurrencies:
         for pin in pins:
-            made = [p async for p in capture(sides.executor, prompts, _own_seeds(pin, limit), claim, concurrency=limit)]
-            for prompt, artifact, answer in await _replayed(sides.verifier, made, method, limit):
-                found.append(Honest(prompt.id, artifact, answer))
-                told(len(found), total)
-    return found
+            captured = capture(sides.executor, prompts, _own_seeds(pin, limit), claim, concurrency=limit)
+            made = [c async for c in captured]
+            failures += [f"{c.prompt.id}: {c.error}" for c in made if c.artifact is None]
+            for one in await _replayed(sides.verifier, made, method, limit):
+                found.append(one) if isinstance(one, Honest) else failures.append(one)
+            told(len(found) + len(failures), total)
+    if len(failures) > MOST_FAILED * total:
+        raise EngineError(f"{len(failures)} of {total} honest calls failed, first {failures[0]}")
+    return Collected(tuple(found), tuple(failures))
 
 
 def _own_seeds(pins: Pins, limit: int) -> Pins:
@@ -66,17 +83,25 @@ def _own_seeds(pins: Pins, limit: int) -> Pins:
     return pins if pins.nonce is None else msgspec.structs.replace(pins, nonce=f"{pins.nonce}/{limit}")
 
 
-async def _replayed(
-    verifier: Connection, made: Sequence[tuple[Prompt, Artifact]], method: Asked, limit: int
-) -> list[tuple[Prompt, Artifact, Replay]]:
-    answers = await in_order([partial(_sure, verifier, a, method) for _, a in made], limit)
-    return [(prompt, artifact, answer) for (prompt, artifact), answer in zip(made, answers, strict=True)]
+async def _replayed(verifier: Connection, made: Sequence[Captured], method: Asked, limit: int) -> list[Honest | str]:
+    """A pair, or why there is none, for each capture that succeeded."""
+    sound = [(c.prompt.id, c.artifact) for c in made if c.artifact is not None]
+    answers = await in_order([partial(_answer, verifier, a, method) for _, a in sound], limit)
+    return [
+        Honest(prompt, artifact, answer) if isinstance(answer, Replay) else f"{prompt}: {answer.detail}"
+        for (prompt, artifact), answer in zip(sound, answers, strict=True)
+    ]
+
+
+async def _answer(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay | ReplayFailure:
+    bad = next((f for f in offline.check(artifact).findings if f.outcome == "fail"), None)
+    if bad is not None:
+        return ReplayFailure("engine_error", f"the record fails its own test {bad.test}: {bad.detail}")
+    return await replay(verifier, artifact, method, repeats=repeats)
 
 
 async def _sure(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay:
-    if not offline.check(artifact).replayable:
-        raise EngineError("the executor made a record that cannot be replayed", hint="is its dialect keyed by ids?")
-    answer = await replay(verifier, artifact, method, repeats=repeats)
+    answer = await _answer(verifier, artifact, method, repeats)
     if isinstance(answer, ReplayFailure):
         raise EngineError(f"the trusted engine did not replay an honest artifact: {answer.detail}")
     return answer

@@ -42,13 +42,15 @@ class Honest(msgspec.Struct, frozen=True, eq=False):
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """What the policy shall promise. level: false-positive rate; days: validity; floor: measured noise of repeats."""
+    """What the policy shall promise. level: false-positive rate; days: validity; floor: measured noise of repeats;
+    notes: what the reader must know (calls that failed)."""
 
     name: str
     level: float = 0.01
     require: Level = "sampled"
     days: int = DAYS
     floor: NoiseFloor = NoiseFloor()
+    notes: tuple[str, ...] = ()
     executor: Engine = Engine()
     verifier: Engine = Engine()
 
@@ -80,6 +82,7 @@ def fit(pairs: Sequence[Honest], aim: Aim, now: datetime) -> Policy:
         sigma=distance.fit_sigma([distance.pair(art.columns(p.artifact), p.replay.columns) for p in scale]),
         scores={},
         floor=aim.floor,
+        notes=aim.notes,
         selftest=_selftest(pairs),
         exact=max(EXACT_LEAST, 3.0 * worst) if worst <= EXACT_BELOW else None,
     )

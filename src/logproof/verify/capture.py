@@ -12,7 +12,15 @@ from functools import partial
 
 import msgspec
 
-from logproof.errors import DatasetError, UsageError
+from logproof.errors import (
+    BadReply,
+    ContentFiltered,
+    ContextOverflow,
+    DatasetError,
+    EndpointError,
+    ServerFault,
+    UsageError,
+)
 from logproof.ir.message import Role, text_message
 from logproof.ir.request import Input, Request, Scoring
 from logproof.ir.request import Sampling as AskedSampling
@@ -151,22 +159,37 @@ def _options(pins: Pins, engine: str | None) -> dict[str, object]:
     return {**base, "min_p": pins.sampler.min_p, "ignore_eos": pins.ignore_eos}
 
 
+class Captured(msgspec.Struct, frozen=True, eq=False):
+    """One prompt's artifact, or the error of an endpoint that failed on it."""
+
+    prompt: Prompt
+    artifact: Artifact | None
+    error: EndpointError | None = None
+
+
 async def capture(
     connection: Connection, given: Sequence[Prompt], pins: Pins, claim: Claim, *, concurrency: int = 4
-) -> AsyncIterator[tuple[Prompt, Artifact]]:
-    """Artifacts of the prompts, in order, at most `concurrency` calls in flight.
+) -> AsyncIterator[Captured]:
+    """The prompts in order, at most `concurrency` calls in flight; a prompt that the endpoint fails on says so.
 
-    Raises what Client.call raises for the first prompt that fails; artifacts of batches before it were given out.
+    Raises what Client.call raises for faults that are not one prompt's: keys, model, an unreachable endpoint, a request
+    that the dialect refuses.
     """
     for start in range(0, len(given), BATCH):
         some = given[start : start + BATCH]
-        made = await in_order([partial(capture_one, connection, p, pins, claim) for p in some], concurrency)
-        for prompt, artifact in zip(some, made, strict=True):
-            yield prompt, artifact
+        for one in await in_order([partial(_tried, connection, p, pins, claim) for p in some], concurrency):
+            yield one
+
+
+async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Captured:
+    try:
+        return Captured(prompt, await capture_one(connection, prompt, pins, claim))
+    except (BadReply, ContextOverflow, ServerFault, ContentFiltered) as error:
+        return Captured(prompt, None, error)
 
 
 async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Artifact:
-    """One artifact. Raises what Client.call raises, BadReply for a reply without tokens."""
+    """One artifact. Raises what Client.call raises."""
     request, sampling = pinned_request(prompt, pins, connection)
     call = await connection.client.call(request)
     setting = Setting(

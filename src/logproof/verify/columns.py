@@ -94,7 +94,7 @@ def pad(rows: Sequence[Sequence[float]], fill: float) -> NDArray[np.float64]:
 def sort_rows(sampled_ids: Ids, sampled_logprobs: Floats, ids: NDArray[np.float64], logprobs: Floats) -> Columns:
     """Columns with entries in their order; entries of logprob -inf are dropped (an impossible token).
 
-    A sampled logprob that was not reported is read from its row, where the row lists the token.
+    A sampled logprob that was not reported is read from its row, where the row lists the token. Zeros are positive.
     """
     if ids.shape != logprobs.shape:
         raise ValueError(f"ids of shape {ids.shape} and logprobs of shape {logprobs.shape}")
@@ -103,7 +103,7 @@ def sort_rows(sampled_ids: Ids, sampled_logprobs: Floats, ids: NDArray[np.float6
     table, values = np.take_along_axis(ids, order, 1).astype(np.int64), np.take_along_axis(logprobs, order, 1)
     listed = np.where(table == sampled_ids[:, None], values, -np.inf).max(axis=1, initial=-np.inf)
     silent = np.isnan(sampled_logprobs) & np.isfinite(listed)
-    return Columns(sampled_ids, np.where(silent, listed, sampled_logprobs), table, values)
+    return Columns(sampled_ids, np.where(silent, listed, sampled_logprobs) + 0.0, table, values + 0.0)
 
 
 def lookup(columns: Columns, ids: Ids) -> Floats:
@@ -132,16 +132,16 @@ def floor(columns: Columns) -> Floats:
     return np.asarray(np.minimum(np.minimum(least, 0.0), log_rest(columns)), np.float64)
 
 
-REST_LEAST = 1e-9
-"""Least mass granted to unlisted tokens: sums of float32 logprobs do not resolve less."""
+REST_SLACK = 1e-3
+"""Mass granted to unlisted tokens beyond what the listed leave over: sums of rounded logprobs miss by up to it."""
 
 
-def log_rest(columns: Columns) -> Floats:
-    """Log of 1 - sum of listed probabilities, float64 [n]; at least log(REST_LEAST)."""
+def log_rest(columns: Columns, slack: float = REST_SLACK) -> Floats:
+    """Log of an upper bound of the mass that a row does not list, float64 [n]. slack: error of the listed mass, > 0."""
     listed = np.exp(columns.logprobs).sum(axis=1)
     apart = ~(columns.ids == columns.sampled_ids[:, None]).any(axis=1) & ~np.isnan(columns.sampled_logprobs)
     listed = listed + np.where(apart, np.exp(np.nan_to_num(columns.sampled_logprobs, nan=-np.inf)), 0.0)
-    return np.asarray(np.log(np.maximum(1.0 - listed, REST_LEAST)), np.float64)
+    return np.asarray(np.log(np.maximum(1.0 - listed, 0.0) + slack), np.float64)
 
 
 def with_sampled(columns: Columns) -> tuple[Ids, Floats]:

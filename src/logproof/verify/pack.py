@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logproof.errors import ArtifactError
-from logproof.verify.columns import NO_ID, Columns, Floats
+from logproof.verify.columns import NO_ID, Columns, Floats, sort_rows
 
 MAGIC = b"LPCOL\x01"
 _HEADER = struct.Struct("<IHIQ")
@@ -33,23 +33,15 @@ _NO_ENTRY = np.uint32(0xFFFFFFFF)
 
 
 def to_fixed(columns: Columns, denominator: int = 1024) -> Columns:
-    """Logprobs rounded to the nearest 1/denominator nat; the recorded step is then 0.5 / denominator."""
-    return Columns(
-        columns.sampled_ids,
-        np.round(columns.sampled_logprobs * denominator) / denominator,
-        columns.ids,
-        np.round(columns.logprobs * denominator) / denominator,
-    )
+    """Logprobs rounded to the nearest 1/denominator nat, rows in order again."""
+    drawn, entries = (np.round(v * denominator) / denominator for v in (columns.sampled_logprobs, columns.logprobs))
+    return sort_rows(columns.sampled_ids, drawn, columns.ids.astype(np.float64), entries)
 
 
 def to_float32(columns: Columns) -> Columns:
-    """Logprobs rounded to float32 values (still stored as float64)."""
-    return Columns(
-        columns.sampled_ids,
-        columns.sampled_logprobs.astype(np.float32).astype(np.float64),
-        columns.ids,
-        columns.logprobs.astype(np.float32).astype(np.float64),
-    )
+    """Logprobs rounded to float32 values (still stored as float64), rows in order again."""
+    drawn, entries = (v.astype(np.float32).astype(np.float64) for v in (columns.sampled_logprobs, columns.logprobs))
+    return sort_rows(columns.sampled_ids, drawn, columns.ids.astype(np.float64), entries)
 
 
 def pack(columns: Columns, denominator: int | None = None) -> bytes:

@@ -105,7 +105,7 @@ def _rows(choice: Choice, setting: Setting) -> tuple[LogprobsSpec | None, art.Po
 
 
 def _step(columns: Columns, kept: Columns) -> float:
-    """Largest change that the number format made, nats."""
+    """Largest change that the number format made, nats. Rounding keeps the order, so sorted values pair up."""
     change = np.abs(columns.logprobs[columns.present] - kept.logprobs[kept.present])
     drawn = np.abs(columns.sampled_logprobs - kept.sampled_logprobs)
     return float(max(change.max(initial=0.0), np.nan_to_num(drawn).max(initial=0.0)))

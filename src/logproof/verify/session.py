@@ -31,7 +31,7 @@ class Step(Record, frozen=True, kw_only=True):
     tokens: int
     tz: float | None
     log_e: float
-    artifact_digest: str
+    artifact_digest: str | None = None
     decisive: bool = False
 
 
@@ -86,6 +86,14 @@ def add(session: Session, prompt: str, key: str, verdict: Verdict, *, exact: boo
         decisive=any(_decides(f, exact) for f in verdict.findings),
     )
     return msgspec.structs.replace(session, steps=(*session.steps, step), seen=(*session.seen, key))
+
+
+def add_failure(session: Session, prompt: str, reason: str) -> Session:
+    """The session with one request that gave no artifact: it counts as inconclusive."""
+    step = Step(
+        prompt=prompt, status="inconclusive", level="none", reasons=(reason,), tokens=0, tz=None, log_e=session.log_e
+    )
+    return msgspec.structs.replace(session, steps=(*session.steps, step))
 
 
 def _decides(finding: Finding, exact: bool) -> bool:

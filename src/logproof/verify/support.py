@@ -119,7 +119,7 @@ def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_siz
     ids, logprobs = with_sampled(columns)
     scores = logprobs / sampler.temperature
     margin = 2.0 * slack / sampler.temperature
-    tail, least_tail = _tail(columns, sampler, margin, vocab_size), _least_tail(columns, sampler, vocab_size)
+    tail, least_tail = _tail(columns, sampler, margin, vocab_size), _least_tail(columns, sampler, margin, vocab_size)
     order = np.argsort(-scores, axis=1, kind="stable")
     kept, cut = _cuts(np.take_along_axis(scores, order, 1), sampler, margin, tail, least_tail)
     back = np.argsort(order, axis=1)
@@ -152,7 +152,7 @@ def _tail(columns: Columns, sampler: Sampler, margin: float, vocab_size: int | N
     low, t = floor(columns), sampler.temperature
     others = columns.present & (columns.ids != columns.sampled_ids[:, None])
     count = np.inf if vocab_size is None else np.maximum(vocab_size - columns.present.sum(axis=1), 0)
-    rest = np.exp(log_rest(columns))
+    rest = np.exp(log_rest(columns, MASS_SLACK + np.expm1(margin * t)))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         spread = np.where(np.isinf(count), np.inf, count ** (1.0 - 1.0 / t) * rest ** (1.0 / t))
     by_mass = rest * np.exp(low * (1.0 / t - 1.0)) if t <= 1.0 else np.nan_to_num(spread, nan=0.0, posinf=np.inf)
@@ -168,12 +168,12 @@ def _tail(columns: Columns, sampler: Sampler, margin: float, vocab_size: int | N
     return np.asarray(bound, np.float64)
 
 
-def _least_tail(columns: Columns, sampler: Sampler, vocab_size: int | None) -> Floats:
+def _least_tail(columns: Columns, sampler: Sampler, margin: float, vocab_size: int | None) -> Floats:
     """Lower bound of the summed exp(score) of unlisted tokens, float64 [n]; 0 where min-p or top-k may cut them all."""
-    rest, t = np.exp(log_rest(columns)), sampler.temperature
+    t, error = sampler.temperature, MASS_SLACK + np.expm1(margin * sampler.temperature)
+    rest = np.maximum(np.exp(log_rest(columns, error)) - 2.0 * error, 0.0)
     if sampler.top_k > 0 or sampler.min_p > 0.0:
         return np.zeros(len(rest))
-    rest = np.where(rest < MASS_SLACK, 0.0, rest - MASS_SLACK)
     if t >= 1.0:
         return np.asarray(rest * np.exp(floor(columns) * (1.0 / t - 1.0)), np.float64)
     if vocab_size is None:
