@@ -20,6 +20,7 @@ from logproof.ir.message import (
 )
 from logproof.ir.request import Function, Hosted, Input, Output, Request, Sampling, Tools
 from logproof.models.client import Lowered, lower
+from logproof.models.connect import with_version
 from logproof.models.dialects import get_dialect
 
 DIALECT = get_dialect("anthropic_messages")
@@ -372,3 +373,8 @@ def test_images_and_thinking() -> None:
 )
 def test_refused_messages(messages: tuple[Message, ...], leaf: str, word: str) -> None:
     assert word in refusal(chat(*messages))[leaf]
+
+
+def test_the_version_in_the_callers_headers_decides() -> None:
+    assert with_version(Facts(), {"Anthropic-Version": "2026-10-21"}).api_version == "2026-10-21"
+    assert with_version(Facts(), {"x-other": "1"}).api_version is None
