@@ -252,9 +252,14 @@ def check_text(entries: Sequence[Entry], text: str, path: str) -> None:
         return
     texts = [e.token for e in entries]
     partial = any(pieces.PARTIAL in t for t in texts)
-    if not partial or (pieces.join(texts, text) is None and pieces.join(texts[:-1], text) is None):
+    if not partial or not (_fit(texts, text) or _fit(texts[:-1], text)):
         hint = "ask for ids where the endpoint gives them, or use its native dialect"
         raise BadReply("the scored tokens do not join to the text", path=path, hint=hint)
+
+
+def _fit(texts: Sequence[str], whole: str) -> bool:
+    found = pieces.join(texts, whole)
+    return found is not None and "".join(found) == whole
 
 
 def check_forced(request: Request, choice: Choice, path: str) -> None:
