@@ -211,6 +211,22 @@ def test_parity_of_two_wires(url: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["noise"] is None
 
 
+def test_parity_of_two_engines_shows_the_noise_of_each(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["parity", "vllm_native", "vllm_native", "arc_easy_ppl", "-m", url, "--limit", "2", "--control"]
+    with serving(ToyEngine()) as other:
+        assert run([*args, "--model-b", other.url, "--stream-b", "--out", "p"]) == 0
+    shown = capsys.readouterr().out
+    assert "B, control" in shown
+    assert "<= 0" in shown
+    with RunStore.read(tmp_path / "p" / "control-b") as store:
+        assert {c.request["schedule"]["stream"] for c in store.calls()} == {True}
+    with RunStore.read(tmp_path / "p" / "a") as store:
+        assert all("schedule" not in c.request for c in store.calls())
+    assert json.loads((tmp_path / "p" / "parity.json").read_text())["noise_b"]["input"]["spread"]["total"] == 0
+
+
 def test_parity_shows_the_first_difference(url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]) -> None:
     def behave(body: dict[str, Any]) -> dict[str, Any] | None:
         if not body.get("echo"):

@@ -33,7 +33,8 @@ def test_equal_channels() -> None:
     one = tokens([math.nan, -1.0, -math.inf], [1, 2, 3], ("a", "b", None))
     channel, said = compared(one, one)
     assert said is None
-    assert channel == Channel(tokens=3, unknown_texts=1)
+    assert channel == Channel(tokens=3, unknown_texts=1, spread=channel.spread)
+    assert channel.spread.counts[0] == channel.spread.positions == 2
     assert channel.within(0.0)
 
 

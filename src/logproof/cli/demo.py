@@ -70,7 +70,7 @@ def _run(url: str, directory: Path, limit: str | None) -> int:
         if finished.ended.interrupted:
             return 130
     _say("parity", f"{NATIVE} against {CLASSIC}, every input token")
-    found = parity.compare_runs(directory, control=True, tolerance=0.0)
+    found = parity.compare_runs(directory, tolerance=0.0)
     write_atomic(directory / parity.FILE, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     parity.show(found, False)
     page = directory / "tokens.html"

@@ -19,9 +19,11 @@ from logproof.eval.runner import Policy
 from logproof.eval.session import Order
 from logproof.eval.task import Settings
 from logproof.records.files import write_atomic
+from logproof.records.reader import StoreReader
 from logproof.records.store import RunStore
 
 FILE = "parity.json"
+CONTROL, CONTROL_B = "control", "control-b"
 
 
 def parity(
@@ -29,7 +31,9 @@ def parity(
     b: Annotated[str, typer.Argument(help="Second dialect.", metavar="B")],
     task: Annotated[list[str], typer.Argument(help="Tasks to run.", metavar="TASK...")],
     model: opt.ModelURL = "http://127.0.0.1:8000",
+    model_b: Annotated[str | None, typer.Option("--model-b", metavar="URL", help="Endpoint of B, if another.")] = None,
     control: Annotated[bool, typer.Option("--control", help="Run A a second time, to see the engine's noise.")] = False,
+    stream_b: Annotated[bool, typer.Option("--stream-b", help="Ask B for streams.")] = False,
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0, help="Largest |difference| of input logprobs, in nat.")
     ] = 0.0,
@@ -43,42 +47,75 @@ def parity(
     top_k: evaluation.TopK = 20,
     max_tokens: evaluation.MaxTokens = None,
     model_name: opt.ModelName = None,
+    model_name_b: Annotated[str | None, typer.Option("--model-name-b", help="Served name at --model-b.")] = None,
     key_env: opt.KeyEnv = None,
     header: opt.Header = None,
     timeout: opt.Timeout = None,
     tokenizer: opt.TokenizerPath = None,
     as_json: opt.AsJson = False,
 ) -> int:
-    """Run tasks over dialect A, then B, then A again as control, and compare every token."""
+    """Run tasks over dialect A, then B, then A again as control, and compare every token.
+
+    With --model-b, B is another engine of the same weights; --control then runs B a second time too.
+    """
     settings = Settings(shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens)
     root = directory or evaluation.default_out("parity")
-    runs = [("a", a), ("b", b)] + ([("control", a)] if control else [])
-    for name, dialect in runs:
-        order = Order(entries=[(t, settings) for t in task], out=root / name, source=data, policy=Policy(concurrency))
+    for run in _runs(a, b, (model, model_name), (model_b, model_name_b), control):
+        asked = msgspec.structs.replace(settings, stream=stream_b and run.name in ("b", CONTROL_B))
+        order = Order(entries=[(t, asked) for t in task], out=root / run.name, source=data, policy=Policy(concurrency))
         options = opt.connection(
-            dialect, model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer,
+            run.dialect, run.model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer,
             concurrency=concurrency,
         )  # fmt: skip
-        finished = asyncio.run(evaluation.run_order(order, model, options, name))
+        finished = asyncio.run(evaluation.run_order(order, run.url, options, run.name))
         if finished.ended.interrupted:
             remark(f"interrupted; what was run is in {root}")
             return 130
-    found = compare_runs(root, control, tolerance)
+    found = compare_runs(root, tolerance)
     write_atomic(root / FILE, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     show(found, as_json)
     return found.exit_code
 
 
-def compare_runs(root: Path, control: bool, tolerance: float) -> Parity:
-    """Compare the runs in `a`, `b` and `control` below a directory. Raises StoreError."""
+class Run(msgspec.Struct, frozen=True):
+    """One of the runs of a parity check. name: of its directory."""
+
+    name: str
+    dialect: str
+    url: str
+    model_name: str | None
+
+
+def _runs(
+    a: str, b: str, at_a: tuple[str, str | None], at_b: tuple[str | None, str | None], control: bool
+) -> list[Run]:
+    """A, B, and their controls, each endpoint given as (URL, served name)."""
+    url_b, name_b = at_b
+    second = at_a if url_b is None else (url_b, name_b)
+    runs = [Run("a", a, *at_a), Run("b", b, *second)]
+    if control:
+        runs.append(Run(CONTROL, a, *at_a))
+    if control and url_b is not None:
+        runs.append(Run(CONTROL_B, b, *second))
+    return runs
+
+
+def compare_runs(root: Path, tolerance: float) -> Parity:
+    """Compare the runs in `a`, `b` and, where they are, their controls below a directory. Raises StoreError."""
     with RunStore.read(root / "a") as one, RunStore.read(root / "b") as two:
-        sides = [side(report.build(store)) for store in (one, two)]
-        pair = compare(one, two)
-        if not control:
-            return judge(sides[0], sides[1], pair, tolerance)
-        with RunStore.read(root / "control") as again:
-            noise = compare(one, again)
-            return judge(sides[0], sides[1], pair, tolerance, side(report.build(again)), noise)
+        a, b = side(report.build(one)), side(report.build(two))
+        control, noise = _again(root / CONTROL, one)
+        _, noise_b = _again(root / CONTROL_B, two)
+        judged = judge(a, b, compare(one, two), tolerance, control, noise)
+        return msgspec.structs.replace(judged, noise_b=noise_b)
+
+
+def _again(path: Path, first: StoreReader) -> tuple[Side | None, Pair | None]:
+    """Scores of a second run, and how far it is from the first."""
+    if not path.is_dir():
+        return None, None
+    with RunStore.read(path) as again:
+        return side(report.build(again)), compare(first, again)
 
 
 def show(found: Parity, as_json: bool) -> None:
@@ -126,9 +163,13 @@ def _print_channels(found: Parity) -> None:
         title="over all calls: tokens compared, and positions whose ids or texts differ",
         title_justify="left",
     )
-    for name in ("pair", "channel", "tokens", "max |diff|", "ids", "texts", "skipped"):
+    for name in ("pair", "channel", "tokens", "mean |diff|", "90 %", "max", "ids", "texts", "skipped"):
         table.add_column(name, no_wrap=True)
-    pairs: list[tuple[str, Pair | None]] = [("A, B", found.pair), ("A, control", found.noise)]
+    pairs: list[tuple[str, Pair | None]] = [
+        ("A, B", found.pair),
+        ("A, control", found.noise),
+        ("B, control", found.noise_b),
+    ]
     for name, pair in pairs:
         if pair is None:
             continue
@@ -141,4 +182,6 @@ def _figures(channel: Channel) -> list[str]:
     ids = str(channel.differing_ids) + (f" ({channel.unknown_ids} without)" if channel.unknown_ids else "")
     texts = str(channel.differing_texts) + (f" ({channel.unknown_texts} without)" if channel.unknown_texts else "")
     unlike = channel.unlike + channel.unknown_meaning
-    return [str(channel.tokens), f"{channel.max_difference:.3g}", ids, texts, str(unlike)]
+    mean, most = channel.spread.mean, channel.spread.bound(0.9)
+    sizes = ["" if mean is None else f"{mean:.3g}", "" if most is None else f"<= {most:g}"]
+    return [str(channel.tokens), *sizes, f"{channel.max_difference:.3g}", ids, texts, str(unlike)]

@@ -24,6 +24,7 @@ import numpy as np
 
 from logproof.errors import StoreError
 from logproof.eval.report import Report
+from logproof.eval.spread import Spread
 from logproof.eval.stored import request_of, response_of
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Response, Tokens
@@ -45,6 +46,7 @@ class Channel(msgspec.Struct):
     differing_ids, differing_texts: positions. unknown_ids, unknown_texts: positions where a wire gives none.
     unlike: calls or labels that cannot be compared: other lengths or meanings, a finite value and an infinite one.
     unknown_meaning: tokens whose logprobs were not compared, since a wire does not say what they mean.
+    spread: of all finite differences.
     """
 
     tokens: int = 0
@@ -55,6 +57,7 @@ class Channel(msgspec.Struct):
     unknown_texts: int = 0
     unlike: int = 0
     unknown_meaning: int = 0
+    spread: Spread = msgspec.field(default_factory=Spread)
 
     def within(self, tolerance: float) -> bool:
         """Whether tokens are the same and no logprob differs by more than `tolerance`."""
@@ -93,7 +96,10 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Parity(msgspec.Struct, frozen=True):
-    """The whole comparison. b: of A and B. noise: of A and its control, None without one. tolerance: nat."""
+    """The whole comparison. pair: of A and B. noise: of A and its control, None without one. tolerance: nat.
+
+    noise_b: of B and a second run of it, where B is another endpoint.
+    """
 
     a: Side
     b: Side
@@ -103,6 +109,7 @@ class Parity(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
     control: Side | None = None
     noise: Pair | None = None
+    noise_b: Pair | None = None
 
     @property
     def exit_code(self) -> int:
@@ -320,12 +327,14 @@ def _compare_texts(channel: Channel, a: Tokens, b: Tokens) -> str | None:
 
 def _compare_values(channel: Channel, a: Tokens, b: Tokens) -> str | None:
     """Unscored positions (NaN) must match; two infinities are equal."""
-    same = (a.logprobs == b.logprobs) | (np.isnan(a.logprobs) & np.isnan(b.logprobs))
-    if same.all():
-        return None
+    unscored = np.isnan(a.logprobs) & np.isnan(b.logprobs)
+    same = (a.logprobs == b.logprobs) | unscored
     with np.errstate(invalid="ignore"):
         gaps = np.where(same, 0.0, np.abs(a.logprobs - b.logprobs))
     finite = np.isfinite(gaps)
+    channel.spread.add(gaps[finite & ~unscored])
+    if same.all():
+        return None
     channel.unlike += not finite.all()
     channel.max_difference = max(channel.max_difference, float(gaps[finite].max(initial=0.0)))
     at = int(np.argmax(~same))
@@ -344,6 +353,8 @@ def _compare_labels(channel: Channel, a: SampleRecord, b: SampleRecord) -> str |
     channel.tokens += len(one)
     for label, value in one.items():
         other = two[label]
+        if value is not None and other is not None:
+            channel.spread.add(np.array([abs(value - other)]))
         if value == other:
             continue
         detail = detail or f"label {label!r}: {value} and {other}"

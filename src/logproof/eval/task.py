@@ -103,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: int | None = None
     temperature: float = 0.0
     repeats: int = 1
+    stream: bool = False
     bos: int | None = None
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from logproof.errors import PlanRefused, RequestRefused
 from logproof.eval.task import ClpItem, GenItem, Item, Kind, PplItem, Settings
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
-from logproof.ir.request import Input, Request, Sampling, Scoring
+from logproof.ir.request import Input, Request, Sampling, Schedule, Scoring
 from logproof.models.capabilities import missing, plan
 from logproof.models.client import lower
 from logproof.models.dialect import Dialect
@@ -109,10 +109,14 @@ def _example(plan: Plan) -> Request:
 def requests(item: Item, plan: Plan, repeat: int = 0) -> list[tuple[str, Request]]:
     """(part, request) of one item. Parts: `option I`, `neutral I`, `labels`, `text`."""
     if isinstance(item, PplItem):
-        return _ppl(item, plan)
-    if isinstance(item, ClpItem):
-        return [("labels", _clp(item, plan, repeat))]
-    return [("text", _gen(item, plan, repeat))]
+        asked = _ppl(item, plan)
+    elif isinstance(item, ClpItem):
+        asked = [("labels", _clp(item, plan, repeat))]
+    else:
+        asked = [("text", _gen(item, plan, repeat))]
+    if not plan.settings.stream:
+        return asked
+    return [(part, msgspec.structs.replace(r, schedule=Schedule(stream=True))) for part, r in asked]
 
 
 def prompts(item: PplItem) -> list[str]:
