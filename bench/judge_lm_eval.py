@@ -103,7 +103,7 @@ def main() -> int:
     given = parser.parse_args()
     limits = {TASKS[0]: given.limit or "30", TASKS[1]: given.limit or "20"}
     if given.data is None:
-        limits = {task: given.limit or "24" for task in TASKS}
+        limits = dict.fromkeys(TASKS, given.limit or "24")
     try:
         scored, name, root = asyncio.run(ours(given.model, given.data, limits))
         judged = theirs(given.judge, given.model, name, root or name, scored)
