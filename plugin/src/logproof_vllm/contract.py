@@ -171,3 +171,13 @@ def check_behaviour() -> Iterator[str]:
         return
     if problem:
         yield problem
+
+
+def markdown() -> str:
+    """The table as docs/plugin.md shows it."""
+    lines = ["| surface | used for | from | goes when |", "|---|---|---|---|"]
+    for row in SURFACE:
+        since = ".".join(map(str, row.since)) if row.since != (0, 0) else "all"
+        takes = f"({', '.join(row.parameters)})" if row.parameters else ""
+        lines.append(f"| `{row.module}`: `{row.name}{takes}` | {row.reason} | {since} | {row.removal} |")
+    return "\n".join(lines)

@@ -22,7 +22,7 @@ NOISE = 1e-4
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    environment = {**PLUGIN, "PYTHONPATH": str(SHIM)}
+    environment = {**PLUGIN, "PYTHONPATH": str(SHIM), "VLLM_MQ_MAX_CHUNKS": "3"}
     with engine(tmp_path_factory.mktemp("v2") / "log", environment, ["--max-num-seqs", "8"]) as url:
         yield url
 
@@ -33,6 +33,14 @@ def test_the_runner_is_v2_and_the_canary_passed(server: str) -> None:
     assert status["ready"]
     assert "grammar_guard" in status["off"]
     assert status["canary"]["returned"][:4] == status["canary"]["enforced"]
+
+
+def test_every_message_queue_has_the_ring_size(server: str) -> None:
+    """16 and 24 MiB chunks, three of each, and a few bytes of flags."""
+    assert get(server, "/logproof/status")["features"]["mq_max_chunks"] == 3
+    sizes = [path.stat().st_size for path in Path("/dev/shm").glob("psm_*")]
+    for chunk in (16, 24):
+        assert any(0 < size - 3 * chunk * 2**20 < 4096 for size in sizes), sizes
 
 
 def test_ids_come_back_with_the_models_logprobs(server: str) -> None:
