@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from logproof.cli import access, audit, demo, dialects, engine, parity, runs, verify
+from logproof.cli import access, audit, demo, dialects, engine, parity, proxy, runs, verify
 from logproof.cli import eval as evaluation
 from logproof.cli.printing import fail
 from logproof.errors import LogproofError
@@ -37,6 +37,7 @@ app.command("runs")(runs.runs)
 app.command("show")(runs.show)
 app.command("export")(runs.export)
 app.command("capture")(verify.capture)
+app.command("proxy")(proxy.proxy)
 app.command("replay")(verify.replay)
 app.command("verify")(verify.verify)
 app.command("calibrate")(audit.calibrate)

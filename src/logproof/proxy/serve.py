@@ -1,0 +1,48 @@
+"""Runs the proxy under uvicorn until SIGINT or SIGTERM: then no call is taken, those in flight end, all is flushed."""
+
+from __future__ import annotations
+
+import socket
+
+import uvicorn
+
+from logproof.errors import UsageError
+from logproof.proxy.app import Proxy
+
+DRAIN_S = 30
+"""Seconds that calls in flight may take after the signal."""
+
+
+def listen(text: str) -> socket.socket:
+    """A listening socket at HOST:PORT; port 0 takes a free one. Raises UsageError."""
+    host, mark, port = text.rpartition(":")
+    if not mark or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--listen takes HOST:PORT, got {text!r}")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host or "127.0.0.1", int(port)))
+        made.listen(1024)
+    except OSError as error:
+        made.close()
+        raise UsageError(f"cannot listen at {text}: {error.strerror or error}") from None
+    return made
+
+
+def server(proxy: Proxy, *, drain_s: int = DRAIN_S) -> uvicorn.Server:
+    """A server that adds no header of its own and logs no request."""
+    config = uvicorn.Config(
+        proxy.application(),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=drain_s,
+        timeout_keep_alive=75,
+    )
+    return uvicorn.Server(config)
