@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from logproof.ir.facts import Facts, Plugin
 from logproof.ir.response import Choice, Finish, Response, Tokens, TopK, Usage
-from logproof.ir.tokens import placeholder, placeholder_id
+from logproof.ir.tokens import MAX_ID, placeholder, placeholder_id, placeholder_ids
+
+ODD = [
+    *("Hello", "42", "-1", "1_0", " 7", "٣", "token_id:", "token_id:-1", "token_id: 9", " token_id:282", ""),
+    *("token_id:9 ", "token_id:09", "token_id:1_0", "token_id:٣", "token_id:2147483648", "token_id:99999999999"),
+]
+"""Texts that look like an id and are none."""
 
 
 @given(st.integers(0, 2**31 - 1))
@@ -23,13 +29,7 @@ def test_what_is_no_id_is_refused(bad: int) -> None:
         placeholder(bad)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("Hello", "42", "-1", "1_0", " 7", "٣", "token_id:", "token_id:-1", "token_id: 9", " token_id:282", ""),
-        *("token_id:9 ", "token_id:09", "token_id:1_0", "token_id:٣", "token_id:2147483648", "token_id:99999999999"),
-    ],
-)
+@pytest.mark.parametrize("text", ODD)
 def test_only_the_exact_form_is_an_id(text: str) -> None:
     assert placeholder_id(text) is None
 
@@ -79,3 +79,9 @@ def test_facts_answer_about_fields_and_plugin() -> None:
     assert facts.has_plugin("enforced_replay")
     assert not facts.has_plugin("logprobs_mode")
     assert not Facts().has_plugin("enforced_replay")
+
+
+@given(st.lists(st.integers(0, MAX_ID).map(placeholder) | st.sampled_from(ODD)))
+def test_many_placeholders_are_read_as_one_by_one(texts: list[str]) -> None:
+    one_by_one = [placeholder_id(text) for text in texts]
+    assert placeholder_ids(texts) == (None if None in one_by_one else one_by_one)

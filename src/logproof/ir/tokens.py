@@ -7,6 +7,9 @@ is the one place that reads and writes that form.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+import msgspec
 
 _PLACEHOLDER = re.compile(r"token_id:(0|[1-9][0-9]{0,9})")
 MAX_ID = 2**31 - 1
@@ -26,3 +29,26 @@ def placeholder_id(text: str) -> int | None:
         return None
     token_id = int(match[1])
     return token_id if token_id <= MAX_ID else None
+
+
+_IDS = msgspec.json.Decoder(list[int])
+_NOT_DIGITS = {ord(c): None for c in "0123456789,"}
+
+
+def placeholder_ids(texts: Sequence[str]) -> list[int] | None:
+    """The ids of `token_id:N` texts, or None where one of them is anything else; see `placeholder_id`.
+
+    All texts are read as one list of JSON numbers, which holds digits and commas only and as many numbers as
+    there are texts; whatever is not so is read one by one.
+    """
+    joined = "," + ",".join(texts)
+    numbers = joined.replace(",token_id:", ",")
+    if len(joined) - len(numbers) == len("token_id:") * len(texts) and not numbers.translate(_NOT_DIGITS):
+        try:
+            ids = _IDS.decode(f"[{numbers[1:]}]")
+        except msgspec.DecodeError:
+            return None
+        if len(ids) == len(texts) and max(ids, default=0) <= MAX_ID:
+            return ids
+    ids = [i for i in map(placeholder_id, texts) if i is not None]
+    return ids if len(ids) == len(texts) else None

@@ -36,28 +36,26 @@ def logprobs(values: Sequence[float | None], path: str, *, unscored: int = 0, se
     Raises BadReply naming the element under `path`.
     """
     column = np.fromiter(values, np.float64, len(values))
-    null = np.isnan(column)
-    if null.any():
-        null = np.array([v is None for v in values], dtype=bool)
-    check_logprobs(column, path, null, unscored=unscored, sentinel=sentinel)
-    if sentinel:
-        column[column == SENTINEL] = -np.inf
-    return column
+    absent = np.flatnonzero(np.isnan(column)).tolist()
+    at = next((i for i in absent if values[i] is not None), None)
+    if at is not None:
+        raise BadReply("nan is no logprob", path=f"{path}/{at}")
+    return checked(column, path, unscored=unscored, sentinel=sentinel)
 
 
-def check_logprobs(
-    column: Floats, path: str, nulls: NDArray[np.bool_], *, unscored: int = 0, sentinel: bool = True
-) -> None:
-    """Refuse a column that holds anything but logprobs; see `logprobs`."""
-    bad = nulls.copy()
-    bad[:unscored] = False
-    bad |= ~nulls & ~(np.isfinite(column) & (column <= ROUNDING))
+def checked(column: Floats, path: str, *, unscored: int = 0, sentinel: bool = True) -> Floats:
+    """The column itself, NaN for null, after a check that it holds nothing but logprobs; see `logprobs`."""
+    bad = ~((column <= ROUNDING) & (column > -np.inf))
+    bad[:unscored] &= ~np.isnan(column[:unscored])
     if not sentinel:
         bad |= column == SENTINEL
     if bad.any():
         at = int(np.argmax(bad))
-        what = "null at a scored position" if nulls[at] else f"{column[at]} is no logprob"
+        what = "null at a scored position" if np.isnan(column[at]) else f"{column[at]} is no logprob"
         raise BadReply(what, path=f"{path}/{at}")
+    if sentinel:
+        column[column == SENTINEL] = -np.inf
+    return column
 
 
 def ids(values: Sequence[int], path: str) -> Ids:
@@ -143,12 +141,9 @@ def flat_top_k(flat: Flat, width: int, scored: Sequence[tuple[int | str, float] 
         span = slice(int(grid.offsets[i]), int(grid.offsets[i + 1]))
         _check_position(flat.keys[span], flat.values[span].tolist(), scored[i], width, f"{path}/{i}")
     order = grid.order()
-    column = grid.values[order]
-    check_logprobs(column, path, np.zeros(len(column), dtype=bool))
-    column[column == SENTINEL] = -np.inf
     return TopK(
         offsets=grid.offsets,
-        logprobs=column,
+        logprobs=checked(grid.values[order], path),
         ids=grid.keys[order] if flat.by_id else None,
         ranks=flat.ranks[order] if flat.ranks is not None else None,
         texts=tuple(map(flat.texts.__getitem__, order.tolist())) if flat.texts is not None else None,

@@ -8,7 +8,7 @@ and `prompt_token_ids` sit in each choice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, FinishReason, Ids, Labels, Meaning, Response, Tokens, TopK, Usage
-from logproof.ir.tokens import placeholder_id
+from logproof.ir.tokens import placeholder_id, placeholder_ids
 from logproof.models import columns, structured
 from logproof.models.reply import decode
 from logproof.wire.faults import error_in_body
@@ -258,31 +258,29 @@ def sampled_tokens(request: Request, found: Columns, meaning: Meaning, path: str
 
 def token_ids(tokens: Sequence[str]) -> list[int] | None:
     """Ids of `token_id:N` texts, or None where the tokens are texts. A mixture is taken as texts."""
-    ids = [placeholder_id(t) for t in tokens]
-    whole = [i for i in ids if i is not None]
-    return whole if tokens and len(whole) == len(tokens) else None
+    return placeholder_ids(tokens) if tokens else None
 
 
 def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -> TopK:
     """A checked TopK from the maps of a completions reply; keys are texts, or `token_id:N` beside `ids`."""
     if found.top is None:
         raise MissingChannel("top logprobs were asked and are absent", path=path)
-    keys: Sequence[int | str] = found.tokens if ids is None else ids
-    scored = [None if value is None else (key, value) for key, value in zip(keys, found.values, strict=True)]
-    return columns.top_k((_position(m, ids is not None, path) for m in found.top), width, scored, path)
-
-
-def _position(
-    entries: dict[str, float] | None, by_id: bool, path: str
-) -> tuple[list[int] | None, list[float], None, list[str] | None]:
-    entries = entries or {}
-    if not by_id:
-        return None, list(entries.values()), None, list(entries)
-    ids = [placeholder_id(key) for key in entries]
-    whole = [i for i in ids if i is not None]
-    if len(whole) != len(ids):
+    maps = [entries or {} for entries in found.top]
+    keys = list(chain.from_iterable(maps))
+    keyed = placeholder_ids(keys) if ids is not None else None
+    if ids is not None and keyed is None:
         raise BadReply("a top entry keyed by text among ids", path=path)
-    return whole, list(entries.values()), None, None
+    own: Sequence[int | str] = found.tokens if ids is None else ids
+    entries = columns.Flat(
+        counts=np.array([len(m) for m in maps], dtype=np.int64),
+        keys=keys if keyed is None else keyed,
+        values=np.fromiter(chain.from_iterable([m.values() for m in maps]), np.float64, len(keys)),
+        by_id=ids is not None,
+        texts=keys if ids is None else None,
+        unique=True,
+    )
+    scored = [None if value is None else (key, value) for key, value in zip(own, found.values, strict=True)]
+    return columns.flat_top_k(entries, width, scored, path)
 
 
 def label_scores(found: Columns, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:

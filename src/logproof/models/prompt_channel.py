@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
-from operator import contains, getitem
 
 import msgspec
 import numpy as np
@@ -41,16 +40,16 @@ def lift_prompt(
         raise BadReply(f"{len(found.positions[i])} entries where one was asked", path=f"{path}/{i + 1}")
     values = np.fromiter([e.logprob for e in found.flat], np.float64, len(found.flat))
     ranks = _ranks(found, values, path)
-    own_values = [e.logprob for e in found.own]
-    own_ranks = ranks if found.flat is found.own else [e.rank or 0 for e in found.own]
     texts = [e.decoded_token for e in found.own]
+    alone = found.flat is found.own
+    own_values = values if alone else np.fromiter([e.logprob for e in found.own], np.float64, len(found.own))
     return Tokens(
-        logprobs=columns.logprobs([None, *own_values], path, unscored=1),
+        logprobs=columns.checked(np.concatenate(([np.nan], own_values)), path, unscored=1),
         meaning="raw",
         ids=ids,
-        ranks=np.concatenate(([0], own_ranks)),
+        ranks=np.concatenate(([0], ranks if alone else [e.rank or 0 for e in found.own])),
         texts=(first_text(text, texts), *texts),
-        top=_top(found, values, ranks, list(zip(raw_ids[1:], own_values, strict=True)), width, path) if width else None,
+        top=_top(found, values, ranks, raw_ids[1:], width, path) if width else None,
     )
 
 
@@ -68,13 +67,13 @@ class _Scored(msgspec.Struct, frozen=True, gc=False):
 def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
     if not entries or entries[0] is not None:
         raise BadReply("the first prompt token has nothing before it, yet it is scored", path=f"{path}/0")
-    positions = [position for position in entries[1:] if position is not None]
-    tokens = raw_ids[1:]
-    if len(positions) != len(tokens) or not all(map(contains, positions, tokens)):
-        paired = enumerate(zip(entries[1:], tokens, strict=True), start=1)
-        i, token = next((i, token) for i, (position, token) in paired if token not in (position or {}))
-        raise BadReply(f"the prompt's token {token} is not among the entries", path=f"{path}/{i}")
-    own = [getitem(position, token) for position, token in zip(positions, tokens, strict=True)]
+    positions = [position or {} for position in entries[1:]]
+    try:
+        own = [position[token] for position, token in zip(positions, raw_ids[1:], strict=True)]
+    except KeyError as error:
+        paired = enumerate(zip(positions, raw_ids[1:], strict=True), start=1)
+        i = next(i for i, (position, token) in paired if token not in position)
+        raise BadReply(f"the prompt's token {error} is not among the entries", path=f"{path}/{i}") from None
     alone = sum(map(len, positions)) == len(own)
     flat = own if alone else list(chain.from_iterable([position.values() for position in positions]))
     return _Scored(positions, own, flat)
@@ -83,13 +82,15 @@ def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
 def _ranks(found: _Scored, values: Floats, path: str) -> Ids:
     """Ranks of the entries, 0 where unreported, after a check of each position that may hold a wrong one."""
     try:
-        ranks = np.fromiter([e.rank for e in found.flat], np.float64, len(found.flat))
+        ranks = np.fromiter([e.rank for e in found.flat], np.int64, len(found.flat))
+    except TypeError:
+        ranks = np.array([e.rank or 0 for e in found.flat], dtype=np.int64)
     except OverflowError:
         raise BadReply("a number that is no rank", path=path) from None
-    sure = (ranks >= 1) & (ranks < columns.ID_LIMIT) & (values <= columns.ROUNDING - np.log(np.fmax(ranks, 1)))
+    sure = (ranks >= 1) & (values <= columns.ROUNDING - np.log(np.maximum(ranks, 1)))
     sure &= (ranks > 1) | (values != columns.SENTINEL)
     _check_doubtful(found, np.flatnonzero(~sure), path)
-    return np.nan_to_num(ranks).astype(np.int64)
+    return ranks
 
 
 def _check_doubtful(found: _Scored, entries: Ids, path: str) -> None:
@@ -101,10 +102,9 @@ def _check_doubtful(found: _Scored, entries: Ids, path: str) -> None:
         _check_ranks(found.positions[i], f"{path}/{i + 1}")
 
 
-def _top(
-    found: _Scored, values: Floats, ranks: Ids, own: Sequence[tuple[int | str, float]], width: int, path: str
-) -> TopK:
+def _top(found: _Scored, values: Floats, ranks: Ids, tokens: Sequence[int], width: int, path: str) -> TopK:
     """The top channel. Where ranks fall while logprobs fall too, the position is looked at closely."""
+    own = [(token, e.logprob) for token, e in zip(tokens, found.own, strict=True)]
     texts = [e.decoded_token for e in found.flat]
     whole = [t for t in texts if t is not None]
     entries = columns.Flat(
@@ -131,8 +131,6 @@ def _check_ranks(position: Position, where: str) -> None:
     """
     ranked = sorted((e.rank, -e.logprob) for e in position.values() if e.rank is not None)
     for rank, surprise in ranked:
-        if rank >= columns.ID_LIMIT:
-            raise BadReply(f"{rank} is no rank", path=where)
         if rank < 1 or surprise < math.log(rank) - columns.ROUNDING or (rank == 1 and surprise == -columns.SENTINEL):
             raise BadReply(f"rank {rank} does not go with logprob {-surprise}", path=where)
     if any(after < before for (_, before), (_, after) in pairwise(ranked)):
