@@ -31,3 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     with engine(tmp_path_factory.mktemp("plugin") / "log", PLUGIN, ["--enable-scale-out"]) as url:
         yield url
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without the live tests nothing here is imported: some modules load the engine, which takes a minute."""
+    return True if config.option.markexpr == "not live" and collection_path.name.startswith("test_") else None
