@@ -37,8 +37,17 @@ class Request:
 
     params = Params()
 
-    def __init__(self, *, prompt: object = "x", xargs: object = None, embeds: object = None, **extra: object) -> None:
+    def __init__(
+        self,
+        *,
+        prompt: object = "x",
+        xargs: object = None,
+        embeds: object = None,
+        max_tokens: int = 16,
+        **extra: object,
+    ) -> None:
         self.prompt = prompt
+        self.max_tokens = max_tokens
         self.vllm_xargs = xargs
         self.prompt_embeds = embeds
         self.model_extra = extra
@@ -101,7 +110,8 @@ def test_the_report_is_filled() -> None:
     "extra",
     [{"enforced_token_ids": [100]}, {"enforced_token_ids": []}, {"logprobs_mode": "banana"},
      {"enforced_token_ids": [1], "prompt": ["a", "b"]}, {"enforced_token_ids": [1], "prompt": [[1], [2]]},
-     {"enforced_token_ids": [1], "embeds": "e"}, {"xargs": {"enforced_token_ids": [1]}}, {"xargs": {"logproof": 1}}],
+     {"enforced_token_ids": [1], "embeds": "e"}, {"enforced_token_ids": [1], "max_tokens": 0},
+     {"xargs": {"enforced_token_ids": [1]}}, {"xargs": {"logproof": 1}}],
     ids=str,
 )  # fmt: skip
 def test_bad_bodies_are_the_servers_own_error(extra: dict[str, Any]) -> None:

@@ -176,9 +176,11 @@ def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
 
 
 def check_request(request: Any, replay: fields.Replay) -> None:
-    """Refuse bodies whose one list would be applied to several sequences."""
+    """Refuse bodies that emit nothing, or whose one list would be applied to several sequences."""
     if not replay.ids:
         return
+    if getattr(request, "max_tokens", None) == 0:
+        raise refuse("max_tokens=0 emits nothing; leave it out to emit the whole list", "max_tokens")
     if getattr(request, "prompt_embeds", None) is not None:
         raise refuse("prompt_embeds: cannot be combined with enforced tokens", "prompt_embeds")
     if prompts_in(getattr(request, "prompt", None)) > 1:

@@ -211,6 +211,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
         {"enforced_token_ids": [5], "use_beam_search": True, "n": 2}, {"enforced_token_ids": [5], "prompt_logprobs": 1},
         {"enforced_token_ids": [5], "echo": True, "logprobs": 1}, {"enforced_token_ids": [5, 6], "max_tokens": 1},
         {"enforced_token_ids": [5], "prompt": ["a", "b"]}, {"enforced_token_ids": [5] * 2048},
+        {"enforced_token_ids": [5], "echo": True, "max_tokens": 0},
         {"vllm_xargs": {"enforced_token_ids": [1]}}, {"vllm_xargs": {"logproof": [1]}}, {"enforced_append_eos": True},
     )),
     (IDS, {"enforced_token_ids": [VOCAB], "stream": True}),
