@@ -177,6 +177,14 @@ def test_streams_of_sglang_carry_no_ids() -> None:
     assert "return_token_ids" not in sent(ask(schedule=Schedule(stream=True)), SGLANG)
 
 
+def test_scored_replies_of_sglang_go_out_unstreamed() -> None:
+    """Its streams lose the logprob of the end token."""
+    request = ask(scoring=Scoring(sampled=0), schedule=Schedule(stream=True))
+    assert not lowered(request, SGLANG).wire.stream
+    assert lowered(request, VLLM).wire.stream
+    assert lowered(ask(schedule=Schedule(stream=True)), SGLANG).wire.stream
+
+
 def test_a_scored_prompt_goes_out_unstreamed() -> None:
     request = ask(scoring=Scoring(prompt=0), schedule=Schedule(stream=True))
     assert "stream" not in sent(request, VLLM)

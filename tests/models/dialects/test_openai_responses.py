@@ -156,10 +156,11 @@ def test_a_continued_session_is_left_to_the_server_s_default() -> None:
     assert "store" not in body
 
 
-def test_a_scored_vllm_reply_goes_out_unstreamed() -> None:
+def test_a_scored_reply_of_an_engine_goes_out_unstreamed() -> None:
     request = ask(scoring=Scoring(sampled=0), schedule=Schedule(stream=True))
-    assert not lowered(request, VLLM).wire.stream
-    assert "stream" not in sent(request, VLLM)
+    for facts in (VLLM, SGLANG):
+        assert not lowered(request, facts).wire.stream
+        assert "stream" not in sent(request, facts)
     assert lowered(request, OPENAI).wire.stream
     assert sent(ask(scoring=Scoring(sampled=0), schedule=Schedule(stream=False)), VLLM)["stream"] is False
 

@@ -371,6 +371,8 @@ def _lower_rest(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.noop("session.store", "this wire keeps nothing unless asked")
     if request.scoring.prompt is not None and request.schedule.stream:
         ledger.noop("schedule.stream", "sent unstreamed: streamed replies carry no prompt scores")
+    elif facts.engine == "sglang" and _scored(request) and request.schedule.stream:
+        ledger.noop("schedule.stream", "sent unstreamed: SGLang's stream loses the end token's logprob")
     else:
         ledger.send("schedule.stream", "/stream")
         if request.schedule.stream:

@@ -1,8 +1,8 @@
 """openai_responses: POST /v1/responses, as OpenAI documents it and vLLM and SGLang serve it.
 
 One choice, made of ordered items that go back unchanged. Nothing is stored unless a session is asked for.
-Logprobs are keyed by text; vLLM names the sampled ids beside them. Where vLLM is scored the reply is asked
-unstreamed, because its streams lose the logprobs of tokens that show no text.
+Logprobs are keyed by text; vLLM names the sampled ids beside them. Where vLLM or SGLang is scored the reply is
+asked unstreamed, because their streams lose the logprobs of tokens that show no text.
 """
 
 from __future__ import annotations
@@ -140,8 +140,11 @@ class OpenAIResponses(Dialect):
         _lower_reasoning(facts, ledger)
         _lower_tools(request, facts, ledger)
         _lower_session(request, facts, ledger)
-        if facts.engine == "vllm" and request.scoring.sampled is not None and request.schedule.stream:
-            ledger.noop("schedule.stream", "sent unstreamed: vLLM's stream loses logprobs of tokens without text")
+        scored_stream = request.scoring.sampled is not None and request.schedule.stream
+        if scored_stream and facts.engine in ("vllm", "sglang"):
+            ledger.noop(
+                "schedule.stream", "sent unstreamed: this server's stream loses logprobs of tokens without text"
+            )
         else:
             ledger.send("schedule.stream", "/stream")
         ledger.refuse_all(HARMFUL)
