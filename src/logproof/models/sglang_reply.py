@@ -189,8 +189,6 @@ def top(positions: Sequence[list[Entry] | None] | None, channel: Scored, asked: 
         for i, (entries, entry) in enumerate(zip(positions, own, strict=True))
     ]
     found = columns.top_k(rows, width, channel.own, path)
-    if np.isneginf(found.logprobs).any():
-        raise BadReply(f"{columns.SENTINEL} is no logprob of this engine", path=path)
     found.logprobs[found.logprobs <= LOWEST] = -np.inf
     _check_mass(found, path)
     return found
@@ -203,6 +201,8 @@ def _row(
         raise BadReply(f"{len(entries)} entries for a top {asked}", path=path)
     if any(e[0] is None for e in entries):
         raise BadReply("null at a scored position", path=path)
+    if any(e[0] == columns.SENTINEL for e in entries):
+        raise BadReply(f"{columns.SENTINEL} is no logprob of this engine", path=path)
     if len({e[1] for e in entries}) != len(entries):
         raise BadReply("one token listed twice", path=path)
     best = sorted(entries, key=lambda e: -(e[0] or 0.0))[:width]

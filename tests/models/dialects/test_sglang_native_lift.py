@@ -233,7 +233,7 @@ def test_the_small_reply_is_fine() -> None:
         ({"output_token_logprobs": [[-2.0, 8, "c"]]}, "different tokens"),
         ({"output_token_logprobs": []}, "0 entries"),
         ({"output_top_logprobs": [[[-0.5, -9, "d"]]]}, "no token id"),
-        ({"output_top_logprobs": [[[-9999.0, 9, "d"]]]}, "not the last"),
+        ({"output_top_logprobs": [[[-9999.0, 9, "d"]]]}, "no logprob of"),
         ({"output_token_logprobs": [[-9999.5, 7, "c"]], "output_top_logprobs": [[[-9999.0, 9, "d"]]]}, "no logprob of"),
         ({"output_token_logprobs": [[-0.1, 7, "c"]], "output_top_logprobs": [[[-0.1, 9, "d"]]]}, "more than 1"),
         ({"output_ids": [7, 7]}, "2 entries for 1"),
