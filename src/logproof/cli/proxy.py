@@ -24,7 +24,7 @@ from logproof.proxy.exchange import Exchange
 from logproof.proxy.lines import RotatingLines
 from logproof.proxy.plan import ROUTES, asks
 from logproof.proxy.recorder import OnFull, Recorder
-from logproof.proxy.serve import listen, server
+from logproof.proxy.serve import listen, run
 from logproof.proxy.upstream import Upstream
 from logproof.verify import artifact as art
 from logproof.verify.artifact import Claim
@@ -55,10 +55,11 @@ def proxy(
     profile: ways.Profile = None,
     eos_id: ways.EosIds = None,
     key_env: opt.KeyEnv = None,
-) -> None:
+) -> int:
     """Stand in front of an engine and record each chat or completion call as an artifact; clients need no change.
 
     The key of --key-env is used for the probe at the start alone; clients' own keys pass through and are not kept.
+    Ends on Ctrl-C or SIGTERM: exit 0, or 2 where calls were lost.
     """
     mode = _mode(on_full)
     options = opt.connection("auto", None, key_env=key_env, texts=False)
@@ -78,8 +79,8 @@ def proxy(
     with listen(listen_at) as socket:
         host, port = socket.getsockname()[:2]
         _announce(made, f"http://{host}:{port}", output, lines)
-        server(made).run(sockets=[socket])
-    _farewell(recorder)
+        run(made, socket)
+    return _farewell(recorder)
 
 
 async def _facts(transport: Transport) -> Facts:
@@ -102,9 +103,12 @@ def _announce(made: Proxy, url: str, output: Path, lines: RotatingLines) -> None
     remark(f"proxy at {url} for {made.upstream.root}, artifacts in {output}; it {made.words}; status at {STATUS}")
 
 
-def _farewell(recorder: Recorder) -> None:
+def _farewell(recorder: Recorder) -> int:
     c = recorder.counts
     remark(f"{c.recorded} calls recorded, {c.lost} lost, {c.unreadable} unreadable, {c.refused} refused")
+    if c.last_error:
+        remark(f"last error: {c.last_error}")
+    return 2 if c.lost else 0
 
 
 class FileSink:

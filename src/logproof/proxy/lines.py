@@ -42,7 +42,7 @@ class RotatingLines:
         """Append one line, given without its line feed."""
         try:
             file = self._file or self._begin()
-            file.write(line + b"\n")
+            _write_all(file, line + b"\n")
         except OSError as error:
             self._drop()
             raise store_error("write", self._path, error) from None
@@ -86,6 +86,12 @@ class RotatingLines:
             _publish(self._path)
         except OSError:
             return
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """An unbuffered file may take less than it is given, such as the last bytes of a full disk."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def _recover(path: Path) -> Path:

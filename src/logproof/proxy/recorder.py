@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -107,12 +108,12 @@ class Recorder:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Carry what is held, then close the sink. Raises StoreError where the sink cannot close."""
+        """Carry what is held, then close the sink; a disk that refuses is told by `counts.last_error`."""
         self._closing = True
         self._wake.set()
         if self._task is not None:
             await self._task
-        await asyncio.to_thread(self._sink.close)
+        await self._settled(self._sink.close)
 
     async def _run(self) -> None:
         while True:
@@ -121,7 +122,7 @@ class Recorder:
             elif self._closing:
                 return
             elif await self._pause():
-                await self._ticked()
+                await self._settled(self._sink.tick)
 
     async def _carry(self, exchange: Exchange) -> None:
         """Hand the oldest exchange to the sink; where calls are refused until it is kept, keep it and wait."""
@@ -159,8 +160,8 @@ class Recorder:
             return True
         return False
 
-    async def _ticked(self) -> None:
+    async def _settled(self, act: Callable[[], None]) -> None:
         try:
-            await asyncio.to_thread(self._sink.tick)
+            await asyncio.to_thread(act)
         except StoreError as error:
             self.counts.last_error = clip(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 
 import uvicorn
@@ -29,6 +30,14 @@ def listen(text: str) -> socket.socket:
         made.close()
         raise UsageError(f"cannot listen at {text}: {error.strerror or error}") from None
     return made
+
+
+def run(proxy: Proxy, at: socket.socket) -> None:
+    """Serve until a signal ends it; returns after the flush. To be called in the main thread."""
+    # uvicorn raises the signal again when it has shut down; by then it has done its work.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    server(proxy).run(sockets=[at])
 
 
 def server(proxy: Proxy, *, drain_s: int = DRAIN_S) -> uvicorn.Server:

@@ -37,7 +37,8 @@ _ANY_TEXT = Output(regex=r"[\s\S]*")
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One exchange. path: below the root. body: the request as the engine got it. reply: the reply's bytes, of a
-    stream every byte. width: entries a position that are certain and keyed by id, None where no logprobs were asked. when: start.
+    stream every byte. width: entries a position that are certain and keyed by id, None where no logprobs were asked.
+    when: its start.
     """
 
     path: str

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from logproof.proxy import headers as hd
+
+GIVEN = [
+    (b"Host", b"proxy"),
+    (b"Authorization", b"Bearer sk-secret"),
+    (b"connection", b"keep-alive, X-Hop"),
+    (b"x-hop", b"1"),
+    (b"TE", b"trailers"),
+    (b"transfer-encoding", b"chunked"),
+    (b"accept", b"a"),
+    (b"accept", b"b"),
+]
+
+
+def test_hop_by_hop_headers_stay_behind_and_others_keep_their_order() -> None:
+    assert hd.end_to_end(GIVEN, b"host") == [
+        (b"authorization", b"Bearer sk-secret"),
+        (b"accept", b"a"),
+        (b"accept", b"b"),
+    ]
+
+
+def test_first_value() -> None:
+    assert hd.first(GIVEN, b"accept") == b"a"
+    assert hd.first(GIVEN, b"nothing") == b""
+
+
+def test_credentials_are_known_in_every_form() -> None:
+    found = hd.secrets([*GIVEN, (b"X-Api-Key", b"key-1234"), (b"cookie", b"s=1"), (b"api-key", b"abcd")])
+    assert set(found) == {b"Bearer sk-secret", b"sk-secret", b"key-1234", b"abcd"}
+    assert hd.mask(b"got Bearer sk-secret, sk-secret, key-1234, abcd", found) == b"got " + b", ".join(
+        [b"[redacted]"] * 4
+    )
