@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 import msgspec
 import numpy as np
 
 from logproof.errors import ArtifactError, UsageError
-from logproof.records.files import write_atomic
+from logproof.records.files import store_error, write_atomic
 from logproof.verify import artifact as art
 from logproof.verify import pack
 from logproof.verify.artifact import Artifact, Positions
@@ -25,7 +25,8 @@ from logproof.verify.columns import Columns
 def read(path: Path) -> Iterator[Artifact]:
     """Artifacts of a file, in order; `.parquet` by name, JSON lines otherwise.
 
-    Raises ArtifactError naming the file and line of the first malformed one, UsageError for a missing package.
+    Raises ArtifactError naming the file and line of the first malformed one, StoreError for an unreadable file,
+    UsageError for a missing package.
     """
     return _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
 
@@ -40,8 +41,15 @@ def write(path: Path, artifacts: Iterable[Artifact]) -> int:
     return len(lines)
 
 
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise store_error("read", path, error) from None
+
+
 def _read_lines(path: Path) -> Iterator[Artifact]:
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -91,6 +99,7 @@ def _write_parquet(path: Path, artifacts: list[Artifact]) -> int:
 
 def _read_parquet(path: Path) -> Iterator[Artifact]:
     _, parquet = _library()
+    _opened(path).close()
     try:
         rows = parquet.read_table(str(path)).to_pylist()
     except (ValueError, OSError) as error:

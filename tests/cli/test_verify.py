@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.server import FakeServer, Reply, Seen
+from logproof.cli.main import run
+from logproof.verify import files
+from logproof.verify import policy as policies
+from verify.builders import policy
+from verify.tiny import ROUTE, TINY_VOCAB, Tiny, serve
+
+FIELDS = ("min_p", "repetition_penalty", "ignore_eos", "min_tokens", "stop_token_ids", "top_k")
+
+
+def start(fake: FakeServer, engine: Tiny) -> Tiny:
+    """A tiny engine with the routes that the probe asks."""
+    serve(fake, engine)
+    fake.on("/version", {"version": "0.32.0"})
+    fake.on("/v1/models", {"object": "list", "data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": 4096}]})
+    schema = {"properties": {name: {} for name in FIELDS}}
+    fake.on(
+        "/openapi.json",
+        {
+            "paths": {
+                ROUTE: {"post": {"requestBody": {"content": {"application/json": {"schema": schema}}}}},
+                "/tokenize": {},
+                "/detokenize": {},
+            }
+        },
+    )
+    fake.on("/detokenize", lambda seen: {"prompt": "<" + "".join(map(str, seen.json()["tokens"])) + ">"})
+
+    def limits(seen: Seen) -> Reply | dict[str, Any]:
+        body = seen.json()
+        if body.get("logprobs") == 1_000_000:
+            return Reply(400, json={"error": {"message": "max allowed: 40"}})
+        if body.get("logit_bias"):
+            return Reply(400, json={"error": {"message": f"Vocabulary size: {TINY_VOCAB}"}})
+        return engine.answer(seen)
+
+    fake.on(ROUTE, limits)
+    return engine
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeServer]:
+    with FakeServer() as server:
+        start(server, Tiny())
+        yield server
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps({"text": f"prompt {i}"}) + "\n" for i in range(14)))
+    return path
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.json"
+    path.write_bytes(policies.dump(policy(k=10)))
+    return path
+
+
+CLAIM = ("--dtype", "float32", "--runner", "v1", "--device", "cpu")
+SHORT = ("--max-tokens", "20", *CLAIM)
+
+
+def invoke(*args: object) -> int:
+    return run([str(a) for a in args])
+
+
+def captured(fake: FakeServer, prompts: Path, name: str = "a.jsonl") -> Path:
+    path = prompts.with_name(name)
+    assert invoke("capture", prompts, "-m", fake.url, "-o", path, "-k", 10, "--eos-id", 0, *SHORT) == 0
+    return path
+
+
+def test_capture_then_verify(
+    fake: FakeServer, prompts: Path, rules: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = captured(fake, prompts)
+    assert len(list(files.read(path))) == 14
+    out = tmp_path / "v.jsonl"
+    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, "-o", out) == 0
+    text = capfd.readouterr().out
+    assert "valid" in text
+    assert "Not shown: on what hardware" in text
+    assert [json.loads(line)["status"] for line in out.read_text().splitlines()] == ["valid"] * 14
+
+
+def test_verify_exit_codes(fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = captured(fake, prompts)
+    assert invoke("verify", path, "--offline") == 2
+    assert invoke("verify", path, "--engine", fake.url) == 2
+    with FakeServer() as other:
+        start(other, Tiny(weights=1))
+        capfd.readouterr()
+        assert invoke("verify", path, "--engine", other.url, "--policy", rules, "--json") == 1
+    found = json.loads(capfd.readouterr().out)
+    assert {v["status"] for v in found} == {"invalid"}
+    assert invoke("verify", path, "--policy", path) == 3
+    assert invoke("verify", path.with_name("none.jsonl")) == 5
+    path.write_text("\n")
+    assert invoke("verify", path, "--offline") == 3
+    assert "there is no artifact" in capfd.readouterr().err
+
+
+def test_replay_shows_differences(fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = captured(fake, prompts, "a.parquet")
+    capfd.readouterr()
+    assert invoke("replay", path, "--engine", fake.url, "--repeats", 2) == 0
+    assert "repeats within 0.00e+00 nat" in capfd.readouterr().out
+    assert invoke("replay", path, "--engine", fake.url, "--json") == 0
+    rows = json.loads(capfd.readouterr().out)
+    assert {r["method"] for r in rows} == {"prefill"}
+    assert all(r["ids_equal"] and r["largest_difference"] < 1e-5 for r in rows)
+    assert invoke("replay", path, "--engine", fake.url, "--method", "decode") == 2
+    assert "not replayed: engine_cannot_replay" in capfd.readouterr().out
+    assert invoke("replay", path, "--engine", fake.url, "--method", "guess") == 3
+
+
+def test_replay_of_what_cannot_be_replayed(fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = captured(fake, prompts)
+    lines = path.read_text().splitlines()
+    broken = json.loads(lines[0])
+    broken["seal"] = {"digest": "00"}
+    path.write_text(json.dumps(broken) + "\n")
+    assert invoke("replay", path, "--engine", fake.url) == 2
+    assert "not replayed: seal.digest" in capfd.readouterr().out
+
+
+def test_a_capture_that_partly_fails(fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    engine = start(fake, Tiny())
+
+    def short(body: dict[str, Any], reply: dict[str, Any]) -> Any:
+        if body["prompt"] == "prompt 3":
+            reply["choices"][0]["token_ids"] = []
+        return reply
+
+    engine.edit = short
+    out = prompts.with_name("a.jsonl")
+    assert invoke("capture", prompts, "-m", fake.url, "-o", out, *SHORT) == 1
+    text = capfd.readouterr().err
+    assert "4: bad reply" in text
+    assert "13 of 14 prompts recorded" in text
+
+
+def test_calibrate_writes_a_policy(
+    fake: FakeServer, prompts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "p.json"
+    args = ("calibrate", prompts, "--engine", fake.url, "-o", out, "-k", 10, "--concurrencies", "2", *SHORT)
+    assert invoke(*args) == 0
+    text = capfd.readouterr().out
+    assert "an exact pair" in text
+    assert "held-out sequences" in text
+    made = policies.load(out.read_bytes())
+    assert made.floor.repeat == 0.0
+    assert made.model_id == "tiny"
+    path = captured(fake, prompts)
+    assert invoke("verify", path, "--engine", fake.url, "--policy", out) == 0
+    assert invoke(*args[: -len(SHORT) - 1], "1,none", *SHORT) == 3
+
+
+def test_calibrate_says_when_there_are_too_few_scores(
+    prompts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with FakeServer() as noisy:
+        start(noisy, Tiny(jitter=0.05))
+        code = invoke(
+            "calibrate", prompts, "--engine", noisy.url, "-o", tmp_path / "p.json", "-k", 10, "--no-greedy",
+            "--concurrencies", "1", *SHORT,
+        )  # fmt: skip
+    assert code == 0
+    assert "add prompts" in capfd.readouterr().err
+
+
+def test_audit_reports(
+    fake: FakeServer, prompts: Path, rules: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page, record, kept = tmp_path / "r.html", tmp_path / "r.json", tmp_path / "k.jsonl"
+    base = ("audit", fake.url, "--trusted", fake.url, "--policy", rules, "--prompts", prompts, "--max-tokens", 20)
+    assert invoke(*base, *CLAIM, "-o", page, "--record", record, "--keep", kept, "--nonce", "n") == 0
+    assert "valid" in capfd.readouterr().out
+    assert "&lt;" in page.read_text()
+    assert len(list(files.read(kept))) == 14
+    assert invoke(*base, *CLAIM, "--previous", record, "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["changes"] == []
+    assert invoke(*base, "--previous", prompts) == 3
+    with FakeServer() as fraud:
+        start(fraud, Tiny(writer=2))
+        assert invoke("audit", fraud.url, *base[2:], *CLAIM, "--previous", record) == 1
+    assert "changed: the audit was valid, is invalid" in capfd.readouterr().out
