@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 import plugin_overhead as base
 
@@ -28,13 +29,13 @@ def main() -> None:
         base.report(f"{count} at once: enforced decode / prefill pass", decode, prefill(llm, count), options.rounds)
 
 
-def prefill(llm: object, count: int) -> base.Work:
+def prefill(llm: Any, count: int) -> base.Work:
     """One pass over prompt and completion that reports five logprobs a position."""
     from vllm import SamplingParams
 
     params = SamplingParams(max_tokens=1, prompt_logprobs=5, detokenize=False)
     prompts = [{"prompt_token_ids": [*base.PROMPT, i, *COMPLETION]} for i in range(count)]
-    return lambda: llm.generate(prompts, params, use_tqdm=False)  # type: ignore[attr-defined]
+    return lambda: llm.generate(prompts, params, use_tqdm=False)
 
 
 if __name__ == "__main__":

@@ -195,7 +195,11 @@ def test_the_app_still_hears_a_disconnect() -> None:
         return parts.pop(0)
 
     scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": []}
-    asyncio.run(Middleware(app)(scope, receive, receive))  # type: ignore[arg-type]
+
+    async def send(message: Any) -> None:
+        raise AssertionError
+
+    asyncio.run(Middleware(app)(scope, receive, send))
     assert seen == ["http.request", "http.disconnect"]
 
 

@@ -162,12 +162,9 @@ class Queue:
 
 @pytest.mark.parametrize(("args", "kwargs"), [((1, 1), {}), ((1, 1, None, 4, 6), {}), ((1, 1), {"max_chunks": 6})])
 def test_every_site_gets_the_ring_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    class Wrapped(Queue):
-        pass
-
-    Wrapped.__init__ = mq.wrap_init(Queue.__init__, 3)  # type: ignore[method-assign]
-    assert marked(Wrapped.__init__)
-    assert Wrapped(*args, **kwargs).max_chunks == 3
+    wrapped: Any = type("Wrapped", (Queue,), {"__init__": mq.wrap_init(Queue.__init__, 3)})
+    assert marked(wrapped.__init__)
+    assert wrapped(*args, **kwargs).max_chunks == 3
 
 
 def test_an_unset_ring_size_loads_nothing() -> None:
