@@ -148,7 +148,7 @@ class Recorder:
         except Exception as error:
             # A fault of the sink's own code must not end the recording of the calls after it.
             self.counts.unreadable += 1
-            self.counts.last_error = clip(f"internal error, {type(error).__name__}: {error}")
+            self.counts.last_error = _internal(error)
         return None
 
     async def _pause(self) -> bool:
@@ -165,3 +165,9 @@ class Recorder:
             await asyncio.to_thread(act)
         except StoreError as error:
             self.counts.last_error = clip(str(error))
+        except Exception as error:
+            self.counts.last_error = _internal(error)
+
+
+def _internal(error: Exception) -> str:
+    return clip(f"internal error, {type(error).__name__}: {error}")

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+
+import pytest
+from proxy.pairs import NAMES, pair
+
+from logproof.errors import ArtifactError, BadReply
+from logproof.ir.facts import Facts
+from logproof.verify import structure
+from logproof.verify.artifact import Artifact, ModelClaim, Seed
+from logproof.verify.artifact import Claim
+from logproof.verify.exchange import Seen, artifacts_of, sampling
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+VLLM = Facts(engine="vllm", version="0.32.0", logprobs_mode="raw", vocab_size=49152)
+CLAIM = Claim(model=ModelClaim(id="smollm2", vocab_size=49152))
+WHEN = datetime(2026, 11, 30, tzinfo=UTC)
+
+
+def seen(name: str, **changes: object) -> Seen:
+    found = pair(name)
+    body = json.dumps({**found.request, **found.asks}).encode()
+    reply = found.asked.encode()
+    values = {
+        "path": found.path,
+        "body": body,
+        "reply": reply,
+        "streamed": found.streamed,
+        "width": 3,
+        "when": WHEN,
+        "request_sha256": hashlib.sha256(body).hexdigest(),
+        "reply_sha256": hashlib.sha256(reply).hexdigest(),
+        **changes,
+    }
+    return Seen(**values)
+
+
+def made(name: str, facts: Facts = VLLM, **changes: object) -> list[Artifact]:
+    return artifacts_of(seen(name, **changes), facts, CLAIM, "http://e")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_artifacts_are_sound_and_hold_ids_and_rows(name: str) -> None:
+    for artifact in made(name):
+        assert structure.faults(artifact) == []
+        assert artifact.positions is not None
+        assert artifact.tokens.prompt_ids
+        assert artifact.tokens.completion_ids is not None
+        n = len(artifact.tokens.completion_ids)
+        assert len(artifact.positions.ids) == len(artifact.positions.sampled) == n > 0
+        if name != "chat_json":
+            assert {len(row) for row in artifact.positions.ids} <= {3, 4}
+        assert artifact.provenance.request_sha256 == seen(name).request_sha256
+        assert artifact.provenance.response_sha256 == seen(name).reply_sha256
+        assert artifact.provenance.streamed is pair(name).streamed
+
+
+def test_plain_and_streamed_say_the_same() -> None:
+    (plain,), (streamed,) = made("chat"), made("chat_stream")
+    assert (plain.tokens, plain.positions, plain.end.finish_reason) == (
+        streamed.tokens,
+        streamed.positions,
+        streamed.end.finish_reason,
+    )
+    assert (plain.end.usage.completion, streamed.end.usage.completion) == (6, None)
+
+
+def test_choices_and_prompts_become_an_artifact_each() -> None:
+    assert [(a.choice.n, a.choice.index) for a in made("completion_n2")] == [(2, 0), (2, 1)]
+    batch = made("completion_batch")
+    assert [(a.choice.n, a.choice.index) for a in batch] == [(1, 0), (1, 0)]
+    assert len({a.artifact_id for a in batch}) == len({a.tokens.prompt_ids for a in batch}) == 2
+
+
+def test_masked_logprobs_are_not_called_raw() -> None:
+    (artifact,) = made("chat_json")
+    assert artifact.logprobs is not None
+    assert artifact.logprobs.mode == "unknown"
+    assert len(artifact.sampling.structured_output or "") == 64
+
+
+def test_the_measured_mode_is_written() -> None:
+    (artifact,) = made("completion", Facts(engine="vllm", logprobs_mode="processed"))
+    assert artifact.logprobs is not None
+    assert artifact.logprobs.mode == "processed"
+    (masked,) = made("chat_json", Facts(engine="vllm", logprobs_mode="processed"))
+    assert masked.logprobs is not None
+    assert masked.logprobs.mode == "unknown"
+
+
+@pytest.mark.parametrize("name", ["chat", "completion", "chat_stream"])
+def test_a_reply_without_logprobs_holds_what_there_is(name: str) -> None:
+    for facts in (VLLM, Facts()):
+        (artifact,) = made(name, facts, reply=pair(name).direct.encode(), width=None)
+        assert (artifact.positions, artifact.logprobs, artifact.tokens.completion_ids) == (None, None, None)
+        assert artifact.provenance.text
+
+
+def test_a_cut_stream_is_no_artifact() -> None:
+    with pytest.raises(BadReply):
+        made("chat_stream", reply=pair("chat_stream").asked.encode()[:2000])
+    with pytest.raises(BadReply, match="cut"):
+        made("chat_stream", reply=pair("chat_stream").asked.encode().replace(b"data: [DONE]\n\n", b""))
+
+
+@pytest.mark.parametrize("body", [b"[]", b"\xff", b"{"])
+def test_a_request_that_cannot_be_read_is_no_artifact(body: bytes) -> None:
+    with pytest.raises(ArtifactError, match="no JSON object"):
+        made("chat", body=body)
+
+
+def test_other_routes_are_no_artifacts() -> None:
+    with pytest.raises(ArtifactError, match="/v1/embeddings"):
+        made("chat", path="/v1/embeddings")
+
+
+def test_a_batch_with_a_choice_too_few_is_refused() -> None:
+    body = json.dumps({"model": "m", "prompt": ["a", "b", "c"]}).encode()
+    with pytest.raises(ArtifactError, match="2 choices for 3 prompts"):
+        made("completion_batch", body=body)
+
+
+def test_what_a_request_leaves_out_is_unresolved_unless_the_protocol_fixes_it() -> None:
+    on_vllm = sampling({}, VLLM)
+    assert {"temperature", "top_p", "top_k", "min_p", "max_tokens", "repetition_penalty"} < set(on_vllm.unresolved())
+    assert (on_vllm.logit_bias, on_vllm.stop, on_vllm.ignore_eos, on_vllm.structured_output) == ({}, (), False, "")
+    assert set(sampling({}, Facts()).unresolved()) == set(sampling({}, Facts()).__struct_fields__) - {
+        "seed",
+        "structured_output",
+    }
+
+
+def test_what_a_request_states_is_resolved() -> None:
+    body = {
+        "temperature": 1,
+        "top_p": 0.9,
+        "top_k": -1,
+        "min_p": 0,
+        "stop": "x",
+        "seed": 7,
+        "max_tokens": 4,
+        "max_completion_tokens": 5,
+        "logit_bias": {"3": 2},
+        "allowed_token_ids": [1, 2],
+        "stop_token_ids": [4],
+        "response_format": {"type": "text"},
+    }
+    found = sampling(body, VLLM)
+    assert (found.temperature, found.top_p, found.top_k, found.min_p) == (1.0, 0.9, 0, 0.0)
+    assert (found.stop, found.max_tokens, found.allowed_ids, found.stop_token_ids) == (("x",), 5, (1, 2), (4,))
+    assert found.logit_bias == {"3": 2.0}
+    assert found.seed == Seed(value=7, origin="requester")
+    assert found.structured_output == ""
+    assert sampling({"seed": -1}, VLLM).seed is None
+
+
+TOOL = {"type": "function", "function": {"name": "f"}}
+STRICT = {"type": "function", "function": {"name": "f", "strict": True}}
+
+
+@pytest.mark.parametrize(
+    ("body", "constrained"),
+    [
+        ({"response_format": {"type": "json_object"}}, True),
+        ({"structured_outputs": {"choice": ["a"]}}, True),
+        ({"tools": [TOOL], "tool_choice": "required"}, True),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
+        ({"tools": [STRICT]}, True),
+        ({"tools": [STRICT], "tool_choice": "none"}, False),
+        ({"tools": [TOOL], "tool_choice": "auto"}, False),
+        ({"tool_choice": "required"}, False),
+    ],
+)
+def test_a_grammar_is_known_by_its_digest(body: dict[str, object], constrained: bool) -> None:
+    assert bool(sampling(body, VLLM).structured_output) is constrained
+
+
+def test_sampling_that_no_engine_takes_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="sampling"):
+        sampling({"temperature": "hot"}, VLLM)
