@@ -21,7 +21,6 @@ def call(seconds: float, attempts: int = 1, usage: Usage = USAGE) -> Call:
         response=Response((), usage),
         seconds=seconds,
         attempts=attempts,
-        reply_digest="",
         reply=cast(Any, None),
         wire=cast(Any, None),
     )

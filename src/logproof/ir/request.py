@@ -185,10 +185,11 @@ _NOT_JSON = (bytes, bytearray, datetime.datetime, datetime.date, datetime.time, 
 
 def _check_free(request: Request) -> None:
     """Free-form values go out as they are: what JSON cannot carry (NaN, bytes) would arrive as something else."""
-    values = {"options": request.options, "output.json_schema": request.output.json_schema, "tools": request.tools}
+    values: dict[str, object] = {"options": request.options, "output.json_schema": request.output.json_schema}
+    if request.tools != Tools():
+        values["tools"] = msgspec.to_builtins(request.tools, builtin_types=_NOT_JSON)
     for name, value in values.items():
-        plain = msgspec.to_builtins(value, builtin_types=_NOT_JSON) if isinstance(value, Tools) else value
-        _require(_is_json(plain), f"{name} holds a value that is no JSON")
+        _require(_is_json(value), f"{name} holds a value that is no JSON")
 
 
 def _is_json(value: object) -> bool:
@@ -217,8 +218,10 @@ def _check_input(request: Request) -> None:
 
 
 def _check_ids(leaf: str, ids: tuple[int, ...] | None) -> None:
-    bad = next((i for i, t in enumerate(ids or ()) if t < 0 or t >= 2**31), None)
-    _require(bad is None, f"{leaf}[{bad}] is no token id: {ids[bad] if ids and bad is not None else ''}")
+    if not ids or (min(ids) >= 0 and max(ids) < 2**31):
+        return
+    bad = next(i for i, t in enumerate(ids) if t < 0 or t >= 2**31)
+    raise InvalidRequest(f"{leaf}[{bad}] is no token id: {ids[bad]}")
 
 
 def _check_sampling(request: Request) -> None:

@@ -146,7 +146,8 @@ def missing(dialect: Dialect, facts: Facts, key: str, width: int = 1) -> str | N
     if capability.channel is not None and capability.channel not in dialect.channels:
         return f"{dialect.id} has no channel for it"
     reasons: list[str] = []
-    for request in capability.sample(dialect, width):
+    for sample in capability.sample(dialect, width):
+        request = msgspec.structs.replace(sample, model=facts.models[0]) if facts.models else sample
         try:
             lower(request, dialect, facts)
         except RequestRefused as refused:

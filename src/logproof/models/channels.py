@@ -74,7 +74,12 @@ def _check_choice(request: Request, choice: Choice) -> None:
         if choice.token_ids is not None and len(choice.token_ids) != len(tokens):
             raise BadReply(f"{len(tokens)} logprobs for {len(choice.token_ids)} token ids", path=path)
     wanted = next((k for k in STRUCTURED if getattr(request.output, k) is not None), None)
-    if wanted in ("json_schema", "json_object") and choice.parsed is None and choice.text.strip() != "null":
+    if (
+        wanted in ("json_schema", "json_object")
+        and choice.parsed is None
+        and not choice.tool_calls
+        and choice.text.strip() != "null"
+    ):
         raise OutputContractError("structured output was asked and is absent", path=path)
     _check_replay(request, choice, path)
 

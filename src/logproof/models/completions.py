@@ -104,6 +104,7 @@ class Chunk(msgspec.Struct, gc=False):
     usage: WireUsage | None = None
 
 
+_IDS_PATH = "/choices/0/prompt_token_ids"
 _BODY = msgspec.json.Decoder(Body)
 _CHUNK = msgspec.json.Decoder(Chunk)
 
@@ -133,8 +134,8 @@ def read(body: bytes) -> Body:
     return reply
 
 
-def envelope(reply: Body, choices: Sequence[Choice], prompt: Tokens | None) -> Response:
-    """The Response around lifted choices."""
+def envelope(reply: Body, choices: Sequence[Choice], prompt: Tokens | None, prompt_ids: Ids | None = None) -> Response:
+    """The Response around lifted choices. prompt_ids: the first choice's `prompt_token_ids` where already checked."""
     first = reply.choices[0] if reply.choices else None
     raw_ids = first.prompt_token_ids if first is not None else None
     if any(c.prompt_token_ids != raw_ids for c in reply.choices):
@@ -143,7 +144,7 @@ def envelope(reply: Body, choices: Sequence[Choice], prompt: Tokens | None) -> R
         choices=tuple(choices),
         usage=_usage(reply.usage) if reply.usage else Usage(),
         prompt=prompt,
-        prompt_ids=columns.ids(raw_ids, "/choices/0/prompt_token_ids") if raw_ids is not None else None,
+        prompt_ids=columns.ids(raw_ids, _IDS_PATH) if prompt_ids is None and raw_ids is not None else prompt_ids,
         model=reply.model,
         fingerprint=reply.system_fingerprint,
         response_id=reply.id,

@@ -138,7 +138,7 @@ def _part(part: Part, names: Mapping[str, str]) -> object:
         case ImagePart():
             return _image(part)
         case ToolCallPart():
-            call = {"name": part.name, "args": _object(part.arguments) or {}}
+            call: dict[str, object] = {"name": part.name, "args": _object(part.arguments) or {}}
             named = {} if part.id.startswith(UNNAMED) else {"id": part.id}
             return {"functionCall": {**named, **call}, **_signature(part.opaque)}
         case ToolResultPart():

@@ -76,9 +76,12 @@ class Ledger:
             self._decide(Decision(leaf, "no-op", reason=reason))
 
     def refuse(self, leaf: str, reason: str, instead: str | None = None) -> None:
-        """Refuse a leaf that this wire cannot carry."""
+        """Refuse a leaf that this wire cannot carry; what was sent of it already is taken back."""
         if leaf not in self.active:
             return
+        earlier = self._decisions.get(leaf)
+        if earlier is not None and earlier.pointer is not None:
+            self._take_back(leaf, earlier.pointer)
         kind: Kind = "dropped" if leaf in self._drop else "refused"
         self._decide(Decision(leaf, kind, reason=reason, instead=instead))
 
@@ -129,12 +132,25 @@ class Ledger:
             if found is not value and found != value:
                 raise AssertionError(f"{self.dialect}: {pointer} was overwritten")
         claimed = {d.pointer for d in self._decisions.values() if d.pointer} | {c.pointer for c in self.constants}
-        for pointer in sorted(claimed):
+        for pointer in sorted(claimed.difference(pointer for pointer, _ in self._sent)):
             self._standing(pointer)
         stray = list(_unexplained(self.body, "", claimed))
         if stray:
             raise AssertionError(f"{self.dialect}: nothing explains {', '.join(stray)}")
         return tuple(self._decisions[leaf] for leaf in self.active)
+
+    def _take_back(self, leaf: str, pointer: str) -> None:
+        """Remove a leaf's value from the body, unless another leaf or a constant stands at the same pointer."""
+        others = [d.pointer for d in self._decisions.values() if d.leaf != leaf] + [c.pointer for c in self.constants]
+        if pointer in others:
+            return
+        self._sent = [(at, value) for at, value in self._sent if at != pointer]
+        *parents, last = [_unescape(p) for p in pointer.split("/")[1:]]
+        node: object = self.body
+        for key in parents:
+            node = node.get(key) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node.pop(last, None)
 
     def _put(self, pointer: str, value: object) -> None:
         *parents, last = [_unescape(p) for p in pointer.split("/")[1:]]
@@ -176,7 +192,7 @@ def resolve(body: object, pointer: str) -> object:
     node = body
     for part in pointer.split("/")[1:]:
         key = _unescape(part)
-        if isinstance(node, Mapping):
+        if isinstance(node, dict):
             node = node[key]
         elif isinstance(node, (list, tuple)) and key.isdecimal() and int(key) < len(node):
             node = node[int(key)]
@@ -188,8 +204,7 @@ def resolve(body: object, pointer: str) -> object:
 def _unexplained(node: object, pointer: str, claimed: Collection[str]) -> Iterable[str]:
     if pointer in claimed:
         return
-    below = any(c.startswith(f"{pointer}/") for c in claimed)
-    if isinstance(node, dict) and (below or pointer == ""):
+    if isinstance(node, dict) and (pointer == "" or any(c.startswith(f"{pointer}/") for c in claimed)):
         for key, child in node.items():
             yield from _unexplained(child, f"{pointer}/{_escape(key)}", claimed)
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
+from operator import getitem
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -67,16 +69,16 @@ class _Scored(msgspec.Struct, frozen=True, gc=False):
 def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
     if not entries or entries[0] is not None:
         raise BadReply("the first prompt token has nothing before it, yet it is scored", path=f"{path}/0")
-    positions = [position or {} for position in entries[1:]]
+    positions = cast("list[Position]", entries[1:])
+    tokens = raw_ids[1:]
     try:
-        own = [position[token] for position, token in zip(positions, raw_ids[1:], strict=True)]
-    except KeyError as error:
-        paired = enumerate(zip(positions, raw_ids[1:], strict=True), start=1)
-        i = next(i for i, (position, token) in paired if token not in position)
-        raise BadReply(f"the prompt's token {error} is not among the entries", path=f"{path}/{i}") from None
+        own: list[Entry] = list(map(getitem, positions, tokens))
+    except (KeyError, TypeError):
+        paired = enumerate(zip(entries[1:], tokens, strict=True), start=1)
+        i, token = next((i, token) for i, (position, token) in paired if token not in (position or {}))
+        raise BadReply(f"the prompt's token {token} is not among the entries", path=f"{path}/{i}") from None
     alone = sum(map(len, positions)) == len(own)
-    flat = own if alone else list(chain.from_iterable([position.values() for position in positions]))
-    return _Scored(positions, own, flat)
+    return _Scored(positions, own, own if alone else list(chain.from_iterable([p.values() for p in positions])))
 
 
 def _ranks(found: _Scored, values: Floats, path: str) -> Ids:

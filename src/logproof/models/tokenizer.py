@@ -64,7 +64,9 @@ class ServerTokenizer:
         return tuple(decode(_TOKENS, reply).tokens)
 
     async def decode(self, ids: Sequence[int]) -> str:
-        reply = decode(_TEXT, await self._post("/detokenize", {"model": self._model, "tokens": list(ids)}))
+        """SGLang leaves special tokens out unless told otherwise; vLLM never does, and ignores the field."""
+        body = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
+        reply = decode(_TEXT, await self._post("/detokenize", body))
         text = reply.prompt if reply.prompt is not None else reply.text
         if text is None:
             raise BadReply("neither prompt nor text in a /detokenize reply", path="/prompt")

@@ -151,8 +151,8 @@ def _call(seen: Seen, dialect: Dialect, request: Request, response: Response, ev
         response=response,
         seconds=0.0,
         attempts=1,
-        reply_digest=seen.reply_sha256,
         reply=reply,
+        digest_as_sent=seen.reply_sha256,
         wire=WireRequest(seen.path, seen.body, stream=seen.streamed),
     )
 
