@@ -58,6 +58,7 @@ def test_unknown_keys_are_refused_with_the_nearest(wrong: str, hint: str) -> Non
         ("- 1", "run.yaml"),
         (GOOD.replace("concurrency: 4", "concurrency: many"), "int"),
         (GOOD.replace("concurrency: 4", "concurrency: 0"), "concurrency"),
+        (GOOD.replace("concurrency: 4", "concurrency: 1000000000"), "concurrency from 1 to 4096"),
         (GOOD.replace("shots: 3", "shots: -3"), "at least 0"),
         (GOOD.replace("label: echo", "label: native"), "used twice"),
         (GOOD.replace("label: echo", "label: ../up"), "no plain directory name"),

@@ -28,6 +28,7 @@ def test_start_list_logs_stop(checkpoint: str) -> None:
     assert started.exit_code == 0, started.output
     assert "mine: tiny on vllm 9.9.9 at http://127.0.0.1:" in started.stdout
     assert "logproof engine stop mine" in started.stderr
+    assert started.stderr.startswith("starting vllm, 0 s  vllm 9.9.9")
     assert _states() == {"mine": "ready"}
     assert "vllm 9.9.9" in _run("list").stdout
     assert "--some-flag 3" in _run("logs", "mine").stdout

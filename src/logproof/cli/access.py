@@ -26,6 +26,8 @@ from logproof.wire.transport import Transport
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
 """Largest prompt or schema file that a command reads."""
+MAX_ID_DIGITS = 20
+"""Longest token id that is read; whether it is one of the vocabulary is asked later."""
 
 Record = Annotated[Path | None, typer.Option("--record", metavar="DIR", help="Write each exchange as a file.")]
 FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read the prompt from a file.")]
@@ -234,6 +236,6 @@ def _schema(file: Path) -> dict[str, object]:
 
 def _ids(text: str) -> tuple[int, ...]:
     parts = [p.strip() for p in text.split(",")]
-    if not all(p.isascii() and p.isdecimal() for p in parts):
+    if not all(p.isascii() and p.isdecimal() and len(p) <= MAX_ID_DIGITS for p in parts):
         raise UsageError("--ids takes token ids separated by commas")
     return tuple(int(p) for p in parts)

@@ -24,6 +24,9 @@ from logproof.launch.spec import SMALL_MODEL
 
 app = typer.Typer(help="Local engines: start a real vLLM or SGLang, list, read and stop it.", no_args_is_help=True)
 
+PLAIN_SECONDS = 15.0
+"""Between two lines of progress where there is no terminal."""
+
 
 class Backends(StrEnum):
     """Engines that can be started."""
@@ -66,18 +69,32 @@ def start(
 
 def start_with_progress(spec: EngineSpec) -> Engine:
     """Start an engine under a progress line; after a failure print the end of its log. Raises as `start_engine`."""
-    began = time.monotonic()
     with err.status(f"starting {spec.backend}") as status:
         try:
-            return start_engine(spec, lambda _, line: _show(status, spec, began, line))
+            return start_engine(spec, _Shown(status, spec.backend))
         except StartFailed as failure:
             for line in failure.lines:
                 remark(clip(line))
             raise
 
 
-def _show(status: Status, spec: EngineSpec, began: float, line: str) -> None:
-    status.update(f"starting {spec.backend}, {time.monotonic() - began:.0f} s  [dim]{escape(line)}[/dim]")
+class _Shown:
+    """A Progress on standard error: one line that changes, or a plain line now and then without a terminal."""
+
+    def __init__(self, status: Status, backend: str) -> None:
+        self._status = status
+        self._backend = backend
+        self._began = time.monotonic()
+        self._next = 0.0
+
+    def __call__(self, _: float, line: str) -> None:
+        seconds = time.monotonic() - self._began
+        text = f"starting {self._backend}, {seconds:.0f} s"
+        if err.is_terminal:
+            self._status.update(f"{text}  [dim]{escape(line)}[/dim]")
+        elif seconds >= self._next:
+            self._next = seconds + PLAIN_SECONDS
+            remark(f"{text}  {line}")
 
 
 @app.command("list")

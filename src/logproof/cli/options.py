@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import msgspec
 import typer
 
 from logproof.errors import UsageError, clip
+from logproof.eval.config import MAX_CONCURRENCY
 from logproof.models.connect import Options
 from logproof.wire.endpoint import Timeouts
 
@@ -36,9 +38,11 @@ def connection(
     concurrency: int = 8,
     texts: bool = True,
 ) -> Options:
-    """The connection options of a command. Raises UsageError for a malformed header or time limit."""
-    if timeout is not None and timeout <= 0:
+    """The connection options of a command. Raises UsageError for a malformed header, time limit or concurrency."""
+    if timeout is not None and not 0 < timeout < math.inf:
         raise UsageError("--timeout takes seconds above 0")
+    if not 1 <= concurrency <= MAX_CONCURRENCY:
+        raise UsageError(f"concurrency is {concurrency}, it goes from 1 to {MAX_CONCURRENCY}")
     limits = Timeouts() if timeout is None else Timeouts(first_byte=timeout, idle=timeout, total=timeout)
     return Options(
         dialect=dialect,

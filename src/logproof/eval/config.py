@@ -26,6 +26,8 @@ from logproof.errors import UsageError, clip
 from logproof.eval.prepare import Entry
 from logproof.eval.task import Settings
 
+MAX_CONCURRENCY = 4096
+"""Most samples at a time: each is a task of its own."""
 MAX_BYTES = 1 << 20
 """Largest run file."""
 
@@ -96,8 +98,8 @@ def parse(text: bytes, name: str) -> RunFile:
     bad = next((label for label in labels if not _LABEL.fullmatch(label) or labels.count(label) > 1), None)
     if bad is not None:
         raise UsageError(f"{name}: label {clip(bad, 60)!r} is used twice, or is no plain directory name")
-    if not run.models or not run.tasks or run.concurrency < 1:
-        raise UsageError(f"{name}: it needs a model, a task and a concurrency of at least 1")
+    if not run.models or not run.tasks or not 1 <= run.concurrency <= MAX_CONCURRENCY:
+        raise UsageError(f"{name}: it needs a model, a task and a concurrency from 1 to {MAX_CONCURRENCY}")
     return run
 
 

@@ -29,6 +29,8 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 """Longest line of a data file."""
 MAX_FILE_BYTES = 2 * 1024**3
 """Largest data file."""
+MAX_LIMIT_CHARS = 20
+"""Longest text of a limit: an exponent written in it would be a number of so many digits."""
 MAX_POOL = 10_000
 """Most rows of a few-shot pool that are read."""
 
@@ -122,6 +124,8 @@ def count_limit(limit: str, total: int) -> int:
     A fraction is rounded down. Raises UsageError for anything else, or a fraction that leaves no row.
     """
     try:
+        if len(limit) > MAX_LIMIT_CHARS or "e" in limit.lower():
+            raise ValueError
         value = Fraction(limit)
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"limit {clip(limit, 40)!r} is no number", hint="give a count such as 50, or 0.1") from None
