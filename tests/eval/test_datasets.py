@@ -156,7 +156,9 @@ def test_limits_keep_counts_and_fractions(limit: str, total: int, kept: int) -> 
     assert count_limit(limit, total) == kept
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "1.5", "2.0", "1.0", "x", "", "nan", "1/0", "0.001", "1e999999999", "1E-3", "9" * 21])
+@pytest.mark.parametrize(
+    "limit", ["0", "-1", "1.5", "2.0", "1.0", "x", "", "nan", "1/0", "0.001", "1e999999999", "1E-3", "9" * 21]
+)
 def test_a_limit_that_leaves_no_row_or_is_none_is_refused(limit: str) -> None:
     with pytest.raises(UsageError, match="limit"):
         count_limit(limit, 50)
