@@ -1,0 +1,189 @@
+"""Verification against a real float32 engine: decode and prefill agree within EXACT, every edit is found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pytest
+
+from logproof.cli.main import run as command
+from logproof.models.connect import Connection, Options, connect
+from logproof.verify import artifact as art
+from logproof.verify import audit as auditing
+from logproof.verify import distance, offline, seedreplay
+from logproof.verify import replay as rep
+from logproof.verify.artifact import Artifact
+from logproof.verify.capture import Pins, Prompt, capture, prompts
+from logproof.verify.judge import Replay, judge
+from logproof.verify.policy import Policy
+from logproof.verify.recording import claim_of
+from logproof.verify.support import Sampler
+from verify.builders import policy
+
+T = TypeVar("T")
+EXACT = 2e-4
+"""Largest difference, nats, of decode and prefill logprobs of one float32 engine on a CPU (8e-5 was seen)."""
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+TEXTS = ("Once upon a time", "写一首关于春天的诗", "The 🦊 jumped over", "def fibonacci(n):")
+PROMPTS = prompts("\n".join(json.dumps({"text": t}) for t in TEXTS).encode())
+CHAT = prompts(json.dumps({"messages": [{"role": "user", "content": "用一句话介绍猫 🐈"}]}).encode())
+PINS = Pins(max_tokens=24, k=20, nonce="live")
+
+
+def go(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+async def records(connection: Connection, given: list[Prompt], pins: Pins) -> list[Artifact]:
+    claim = claim_of(connection.facts, connection.model, dtype="float32", runner="v1", device="cpu", eos_ids=(0, 2))
+    found = [c async for c in capture(connection, given, pins, claim, concurrency=2)]
+    return [c.artifact for c in found if c.artifact is not None]
+
+
+def rules(connection: Connection, **fields: object) -> Policy:
+    return policy(model_id=connection.model, exact=EXACT, **fields)
+
+
+@pytest.mark.parametrize(
+    "sampler", [Sampler(1.0), Sampler(1.0, 30), Sampler(0.8, 0, 0.9), Sampler(1.3, 20, 0.95, 0.02), Sampler(0.0)]
+)
+def test_honest_artifacts_replay_exactly(engine_url: str, sampler: Sampler) -> None:
+    async def work() -> None:
+        async with connect(engine_url, Options(texts=False)) as connection:
+            made = await records(connection, PROMPTS[1:3], msgspec.structs.replace(PINS, sampler=sampler))
+            assert len(made) == 2
+            for artifact in made:
+                answer = await rep.replay(connection, artifact, repeats=2)
+                assert isinstance(answer, Replay)
+                assert answer.noise_floor == 0.0
+                got = judge(artifact, answer, rules(connection), NOW)
+                assert (got.status, got.level) == ("valid", "replayed"), got.reasons
+
+    go(work())
+
+
+def test_every_edited_token_is_found_at_its_position(engine_url: str) -> None:
+    """S4 names the edited token, and the prefill parts from the record at the position behind it."""
+
+    async def work() -> None:
+        async with connect(engine_url, Options(texts=False)) as connection:
+            (artifact,) = await records(connection, PROMPTS[:1], PINS)
+            ids = list(artifact.tokens.completion_ids or ())
+            for at in (0, len(ids) // 2, len(ids) - 2):
+                cheat = edited(artifact, at, (ids[at] + 7) % 49000 + 3)
+                answer = await rep.replay(connection, cheat)
+                assert isinstance(answer, Replay)
+                own = art.columns(cheat)
+                pairs = distance.pair(own, answer.columns)
+                far = (np.abs(np.where(pairs.used, pairs.residual, 0.0)) > EXACT).any(axis=1)
+                assert int(np.flatnonzero(far)[0]) in (at, at + 1)
+                got = judge(cheat, answer, rules(connection), NOW)
+                assert got.status == "invalid"
+                assert offline.check(cheat).replayable
+
+    go(work())
+
+
+def edited(artifact: Artifact, at: int, token: int) -> Artifact:
+    """The artifact with one other token, whose logprob the cheat does not report."""
+    ids, rows = artifact.tokens.completion_ids, artifact.positions
+    assert ids is not None
+    assert rows is not None
+    replace = msgspec.structs.replace
+    changed = (*ids[:at], token, *ids[at + 1 :])
+    silent = (*rows.sampled[:at], None, *rows.sampled[at + 1 :])
+    return art.seal(
+        replace(
+            artifact,
+            tokens=replace(artifact.tokens, completion_ids=changed),
+            positions=replace(rows, sampled=silent),
+        )
+    )
+
+
+def test_another_seed_is_found_without_any_engine(engine_url: str) -> None:
+    async def work() -> list[Artifact]:
+        async with connect(engine_url, Options(texts=False)) as connection:
+            return await records(connection, PROMPTS[2:], PINS)
+
+    for artifact in go(work()):
+        seed = artifact.sampling.seed
+        assert seed is not None
+        assert judge(artifact, None, None, NOW).status == "inconclusive"
+        other = msgspec.structs.replace(artifact.sampling, seed=art.Seed(value=seed.value + 1, origin="requester"))
+        got = judge(art.seal(msgspec.structs.replace(artifact, sampling=other)), None, None, NOW)
+        assert got.status == "invalid"
+        hotter = msgspec.structs.replace(artifact.sampling, temperature=1.5)
+        assert judge(art.seal(msgspec.structs.replace(artifact, sampling=hotter)), None, None, NOW).status == "invalid"
+
+
+def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
+    async def work() -> None:
+        async with connect(engine_url, Options(dialect="openai_chat", texts=False)) as chat:
+            (artifact,) = await records(chat, CHAT, PINS)
+            assert artifact.tokens.prompt_ids
+        async with connect(engine_url, Options(texts=False)) as native:
+            answer, verdict = await auditing.verify(native, artifact, rules(native))
+            assert isinstance(answer, Replay)
+            assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
+
+    go(work())
+
+
+def test_the_draws_are_the_profile_s(engine_url: str) -> None:
+    """The self-test of v1-cpu-splitmix: no honest token contradicts its own record."""
+
+    async def work() -> list[Artifact]:
+        async with connect(engine_url, Options(texts=False)) as connection:
+            long = msgspec.structs.replace(PINS, max_tokens=100, ignore_eos=True, sampler=Sampler(1.0, 50))
+            return await records(connection, PROMPTS[:2], long)
+
+    tokens = 0
+    for artifact in go(work()):
+        checked = offline.check(artifact)
+        assert checked.sampler is not None
+        assert checked.profile is not None
+        assert artifact.sampling.seed is not None
+        draw = seedreplay.redraw(
+            art.columns(artifact),
+            checked.sampler,
+            checked.profile,
+            artifact.sampling.seed.value,
+            len(artifact.tokens.prompt_ids or ()),
+        )
+        assert seedreplay.first_violation(draw) is None
+        tokens += int(draw.known.sum())
+    assert tokens == 200
+
+
+def test_the_commands_end_to_end(engine_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps({"text": f"{t} {i}"}) + "\n" for i in range(3) for t in TEXTS))
+    claim = ("--dtype", "float32", "--runner", "v1", "--device", "cpu", "--max-tokens", "8")
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
+    rules_file, record = tmp_path / "policy.json", tmp_path / "a.parquet"
+
+    def invoke(*args: object) -> int:
+        return command([str(a) for a in args])
+
+    assert (
+        invoke(
+            "calibrate", file, "--engine", engine_url, "-o", rules_file, "--concurrencies", "4", "--no-greedy", *claim
+        )
+        == 0
+    )
+    assert "an exact pair" in capfd.readouterr().out
+    assert invoke("capture", few, "-m", engine_url, "-o", record, "--fixed", *claim) == 0
+    assert invoke("verify", record, "--engine", engine_url, "--policy", rules_file) == 0
+    page = tmp_path / "audit.html"
+    args = ("--trusted", engine_url, "--policy", rules_file, "--prompts", few, "-o", page, *claim)
+    assert invoke("audit", engine_url, *args) == 0
+    assert page.read_text().startswith("<!doctype html>")
