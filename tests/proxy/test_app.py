@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiohttp import TCPConnector
-from fakes.server import FakeServer, Reply, Seen
-from proxy.pairs import NAMES, Pair, pair
-from proxy.running import ABLE, KEY, Running, running, wait_for
 
+from fakes.server import FakeServer, Reply, Seen
 from logproof.proxy.capture import Limits
 from logproof.proxy.plan import CHAT, COMPLETIONS, Asks
 from logproof.proxy.upstream import Timeouts
+from proxy.pairs import NAMES, Pair, pair
+from proxy.running import ABLE, KEY, Running, running, wait_for
 
 EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
 PLAIN = {"content-type": "application/json"}

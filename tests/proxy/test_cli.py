@@ -12,10 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from fakes.server import FakeServer, Reply, Seen
-from proxy.pairs import pair
-from proxy.running import KEY, call
 
+from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run
 from logproof.cli.proxy import FileSink, wire_line
 from logproof.errors import BadReply
@@ -24,6 +22,8 @@ from logproof.proxy.exchange import Exchange, sha256
 from logproof.proxy.lines import RotatingLines
 from logproof.verify import files, structure
 from logproof.verify.artifact import Claim, ModelClaim
+from proxy.pairs import pair
+from proxy.running import KEY, call
 
 FIELDS = ("model", "messages", "prompt", "logprobs", "top_logprobs", "return_token_ids", "return_tokens_as_token_ids")
 SCHEMA = {"requestBody": {"content": {"application/json": {"schema": {"properties": {f: {} for f in FIELDS}}}}}}
@@ -125,7 +125,7 @@ def test_a_killed_proxy_leaves_whole_lines_to_the_next(tmp_path: Path) -> None:
             process.wait()
         (left,) = tmp_path.glob("*.open")
         left.write_bytes(left.read_bytes() + b'{"schema": "torn')
-        with started(fake, tmp_path) as (process, _, line):
+        with started(fake, tmp_path) as (process, _, _):
             process.send_signal(signal.SIGTERM)
             process.wait(30)
     (whole,) = tmp_path.glob("artifacts-*.jsonl")

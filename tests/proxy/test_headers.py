@@ -33,3 +33,12 @@ def test_credentials_are_known_in_every_form() -> None:
     assert hd.mask(b"got Bearer sk-secret, sk-secret, key-1234, abcd", found) == b"got " + b", ".join(
         [b"[redacted]"] * 4
     )
+
+
+def test_a_new_length_takes_the_old_ones_place() -> None:
+    assert hd.with_length([(b"a", b"1"), (b"content-length", b"9"), (b"b", b"2")], 4) == [
+        (b"a", b"1"),
+        (b"content-length", b"4"),
+        (b"b", b"2"),
+    ]
+    assert hd.with_length([(b"a", b"1")], 4) == [(b"a", b"1"), (b"content-length", b"4")]

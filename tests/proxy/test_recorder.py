@@ -3,13 +3,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes.server import FakeServer
-from proxy.running import Kept, running, wait_for
 
+from fakes.server import FakeServer
 from logproof.errors import BadReply, StoreError
 from logproof.proxy.exchange import Exchange
 from logproof.proxy.plan import CHAT
 from logproof.proxy.recorder import Recorder
+from proxy.running import Kept, running, wait_for
 
 BODY: dict[str, object] = {"model": "m"}
 
@@ -60,8 +60,7 @@ def test_the_sink_ticks_while_nothing_comes_and_may_fail_then() -> None:
     async def work() -> Recorder:
         recorder = Recorder(sink, "closed", tick_s=0.001)
         recorder.start()
-        while sink.ticks < 2:
-            await asyncio.sleep(0)
+        await asyncio.to_thread(wait_for, lambda: sink.ticks >= 2)
         await recorder.close()
         return recorder
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from proxy.pairs import NAMES, pair
 
 from logproof.proxy import strip
 from logproof.proxy.events import Blocks
+from proxy.pairs import NAMES, pair
 
 ALL = frozenset({"token_ids", "prompt_token_ids", "logprobs"})
 

@@ -5,14 +5,13 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from proxy.pairs import NAMES, pair
 
 from logproof.errors import ArtifactError, BadReply
 from logproof.ir.facts import Facts
 from logproof.verify import structure
-from logproof.verify.artifact import Artifact, ModelClaim, Seed
-from logproof.verify.artifact import Claim
+from logproof.verify.artifact import Artifact, Claim, ModelClaim, Seed
 from logproof.verify.exchange import Seen, artifacts_of, sampling
+from proxy.pairs import NAMES, pair
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 VLLM = Facts(engine="vllm", version="0.32.0", logprobs_mode="raw", vocab_size=49152)

@@ -118,9 +118,7 @@ class Call:
                 await self._stream(reply, _chain(b"".join(self._got), pieces), hd.end_to_end(reply.raw_headers))
                 return
         body = self._stripped(b"".join(self._got))
-        size = (b"content-length", b"%d" % len(body))
-        head = [*hd.end_to_end(reply.raw_headers, b"content-length"), size]
-        await self._begin(reply.status, head)
+        await self._begin(reply.status, hd.with_length(hd.end_to_end(reply.raw_headers), len(body)))
         await self._piece(body, more=False)
         self._complete = True
 

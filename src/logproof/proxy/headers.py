@@ -30,6 +30,14 @@ def end_to_end(headers: Iterable[Raw], *without: bytes) -> list[Raw]:
     return [(name, value) for name, value in pairs if name not in left_out]
 
 
+def with_length(headers: list[Raw], size: int) -> list[Raw]:
+    """The headers with this content length, in the old one's place."""
+    value = b"%d" % size
+    if not first(headers, b"content-length"):
+        return [*headers, (b"content-length", value)]
+    return [(k, value if k == b"content-length" else v) for k, v in headers]
+
+
 def first(headers: Iterable[Raw], name: bytes) -> bytes:
     """First value of a header, b"" where there is none."""
     return next((v for k, v in headers if k.lower() == name), b"")
