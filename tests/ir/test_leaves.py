@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from logproof.ir.leaves import MESSAGE_FEATURES, active_leaves, leaf_paths
+from logproof.ir.leaves import MESSAGE_FEATURES, active_leaves, leaf_paths, without
 from logproof.ir.message import (
     ImagePart,
     Message,
@@ -105,3 +105,11 @@ def test_the_features_of_a_message() -> None:
 def test_a_message_joins_its_texts() -> None:
     assert Message("user", (TextPart("a"), ImagePart(url="u"), TextPart("b"))).text == "ab"
     assert Message("assistant", None).text == ""
+
+
+def test_without_unsets_fields_and_options_and_nothing_else() -> None:
+    request = Request(
+        "m", Input(text="a", suffix="b"), sampling=Sampling(seed=1, n=2), options={"min_p": 0.1, "user": "u"}
+    )
+    left = without(request, ["sampling.seed", "options.min_p", "input.suffix", "model", "input.messages.image"])
+    assert left == Request("m", Input(text="a"), sampling=Sampling(n=2), options={"user": "u"})

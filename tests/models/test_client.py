@@ -307,3 +307,25 @@ def test_a_reply_is_read_without_a_server() -> None:
     exchange = wires.load("vllm_native", RECORDED.stem)
     client = Client(wires.NoSender(), VLLMNative())
     assert client.read(SCORE, WireReply(200, (), exchange.body)).model == "smollm2"
+
+
+def test_a_dropped_leaf_is_neither_sent_nor_expected_back() -> None:
+    facts = Facts(engine="vllm", max_logprobs=5)
+    reply = {
+        "choices": [{"index": 0, "text": "b", "finish_reason": "length", "token_ids": [1], "prompt_token_ids": [0]}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+    request = Request("m", Input(text="a"), sampling=Sampling(max_tokens=1), scoring=Scoring(sampled=9))
+    with FakeServer() as fake:
+        fake.on("/v1/completions", reply)
+
+        async def call() -> Call:
+            async with Transport(endpoint(fake.url)) as transport:
+                client = Client(transport, VLLMNative(), facts, drop=["scoring.sampled"])
+                return await client.call(request)
+
+        made = asyncio.run(call())
+        assert "logprobs" not in fake.seen[0].json()
+    assert made.response.choices[0].tokens is None
+    assert {d.leaf: d.kind for d in made.decisions}["scoring.sampled"] == "dropped"
+    assert made.request is request

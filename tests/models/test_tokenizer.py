@@ -43,7 +43,7 @@ def test_the_servers_tokenizer(key: str) -> None:
     assert asyncio.run(made.decode([97, 98])) == "ab"
     assert served.asked == [
         ("/tokenize", {"model": "m", "prompt": "ab"}),
-        ("/detokenize", {"model": "m", "tokens": [97, 98]}),
+        ("/detokenize", {"model": "m", "tokens": [97, 98], "skip_special_tokens": False}),
     ]
 
 

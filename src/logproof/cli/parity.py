@@ -41,7 +41,7 @@ def parity(
     limit: evaluation.Limit = None,
     shots: evaluation.Shots = None,
     seed: evaluation.Seed = 0,
-    concurrency: evaluation.Concurrency = 1,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Samples at a time.")] = 1,
     directory: evaluation.Out = None,
     uncond: evaluation.Uncond = False,
     top_k: evaluation.TopK = 20,

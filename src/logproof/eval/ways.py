@@ -90,7 +90,9 @@ def _refusal(way: Way, settings: Settings, dialect: Dialect, facts: Facts) -> st
     if lacking:
         return "; ".join(lacking)
     try:
-        lower(_example(Plan("m", way, settings, {" A": 0, " B": 1})), dialect, facts)
+        lower(
+            _example(Plan(facts.models[0] if facts.models else "m", way, settings, {" A": 0, " B": 1})), dialect, facts
+        )
     except RequestRefused as refused:
         return "; ".join(f"{leaf}: {why}" for leaf, why in refused.refusals)
     return None
@@ -111,7 +113,7 @@ def requests(item: Item, plan: Plan, repeat: int = 0) -> list[tuple[str, Request
     if isinstance(item, PplItem):
         asked = _ppl(item, plan)
     elif isinstance(item, ClpItem):
-        asked = [("labels", _clp(item, plan, repeat))]
+        asked = [("labels", _clp(item, plan))]
     else:
         asked = [("text", _gen(item, plan, repeat))]
     if not plan.settings.stream:
@@ -138,9 +140,9 @@ def _ppl(item: PplItem, plan: Plan) -> list[tuple[str, Request]]:
     return [(part, Request(plan.model, Input(text=t), sampling, Scoring(prompt=0))) for part, t in texts.items()]
 
 
-def _clp(item: ClpItem, plan: Plan, repeat: int) -> Request:
-    """Temperature 1 without cuts: then every wire's logprobs are the model's own."""
-    sampling = Sampling(max_tokens=1, temperature=1.0, seed=plan.settings.seed + repeat)
+def _clp(item: ClpItem, plan: Plan) -> Request:
+    """Temperature 1 without cuts: then every wire's logprobs are the model's own. The token drawn is not used."""
+    sampling = Sampling(max_tokens=1, temperature=1.0)
     if plan.way.name == "label_scores":
         scoring = Scoring(label_ids=tuple(plan.label_ids[label] for label in item.labels))
     else:

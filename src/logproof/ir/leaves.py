@@ -6,9 +6,11 @@ A leaf is `group.field` (`sampling.temperature`), `model`, `options.NAME` for a 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 
 import msgspec
+from msgspec.structs import replace
 
 from logproof.ir.message import features
 from logproof.ir.request import Input, Request
@@ -65,3 +67,16 @@ def active_leaves(request: Request) -> dict[str, object]:
         active.update({f"input.messages.{k}": v for k, v in features(request.input.messages).items()})
     active.update({f"options.{name}": value for name, value in request.options.items()})
     return active
+
+
+def without(request: Request, leaves: Collection[str]) -> Request:
+    """The request with these leaves unset; a feature of messages cannot be unset and is left alone."""
+    changed = request
+    for leaf in leaves:
+        group, _, name = leaf.partition(".")
+        if group == "options":
+            kept = {key: value for key, value in changed.options.items() if key != name}
+            changed = replace(changed, options=kept)
+        elif name and not leaf.startswith("input.messages"):
+            changed = replace(changed, **{group: replace(getattr(changed, group), **{name: None})})
+    return changed
