@@ -22,7 +22,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+# In the place of this script's own folder, where `proxy` would be this file.
+sys.path[0] = str(Path(__file__).parent.parent / "tests")
 
 from fakes.server import FakeServer, Reply, Seen
 from proxy.pairs import pair
