@@ -90,9 +90,9 @@ def test_an_interrupted_run_says_how_to_go_on(
 ) -> None:
     original = Runner._worker
 
-    async def stopped(self: Any, work: Any) -> None:
+    async def stopped(self: Any, number: int, work: Any) -> None:
         self.stop("stopped by SIGINT", interrupted=True)
-        await original(self, work)
+        await original(self, number, work)
 
     monkeypatch.setattr(Runner, "_worker", stopped)
     assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "2", "--out", "run"]) == 130

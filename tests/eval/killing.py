@@ -71,7 +71,20 @@ def write_rows(directory: Path, rows: int) -> None:
 
 def start(fake: FakeServer, data: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
     """The run, begun or resumed."""
-    options = ["--model", fake.url, "--data", str(data), "--out", str(out), "--shots", "0", "--resume", "-c", "8"]
+    options = [
+        "--model",
+        fake.url,
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--shots",
+        "0",
+        "--resume",
+        "-c",
+        "8",
+        "--no-canary",
+    ]
     with log.open("ab") as kept:
         return subprocess.Popen(
             [sys.executable, "-c", COMMAND, *TASKS, *options], stdout=kept, stderr=kept, start_new_session=True

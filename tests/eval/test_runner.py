@@ -18,6 +18,7 @@ from logproof.errors import (
     StoreError,
     UsageError,
 )
+from logproof.eval.pool import Pool
 from logproof.eval.prepare import label_ids, provenance
 from logproof.eval.runner import Policy, Runner, run_until_signal
 from logproof.records.digest import canonical
@@ -296,7 +297,7 @@ def test_progress_hears_of_every_sample() -> None:
     conn = connection(ToyEngine())
     jobs = ready(conn, "gsm8k_gen", limit="3")
     doc = next(jobs[0].docs())
-    asyncio.run(Runner(jobs, conn, ListSink(), Policy(1), {jobs[0].key(doc, 0)}, Told()).run())
+    asyncio.run(Runner(jobs, Pool([conn]), ListSink(), Policy(1), {jobs[0].key(doc, 0)}, Told()).run())
     assert told == [("gsm8k_gen", 3, 0)] + [("gsm8k_gen", True)] * 3
 
 
@@ -304,7 +305,7 @@ def test_the_first_signal_ends_after_what_is_in_flight() -> None:
     engine = ToyEngine(lambda body: os.kill(os.getpid(), signal.SIGINT) if len(engine.seen) == 2 else None)
     conn = connection(engine)
     sink = ListSink()
-    runner = Runner(ready(conn, "gsm8k_gen"), conn, sink, Policy(1))
+    runner = Runner(ready(conn, "gsm8k_gen"), Pool([conn]), sink, Policy(1))
     ended = asyncio.run(run_until_signal(runner))
     assert ended.interrupted
     assert ended.reason == "stopped by SIGINT"
@@ -324,7 +325,7 @@ def test_the_second_signal_ends_at_once_and_keeps_what_is_stored() -> None:
 
     conn = connection(Hanging())
     sink = ListSink()
-    runner = Runner(ready(conn, "gsm8k_gen"), conn, sink, Policy(1))
+    runner = Runner(ready(conn, "gsm8k_gen"), Pool([conn]), sink, Policy(1))
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run_until_signal(runner))
     assert len(sink.samples) == 1
@@ -375,9 +376,9 @@ def test_labels_that_are_not_one_token_are_refused() -> None:
 
 def test_provenance_holds_what_decides_results_and_no_url_in_identity() -> None:
     conn = connection(ToyEngine(), fingerprint="fp1")
-    told = provenance(ready(conn, "gsm8k_gen", "arc_easy_ppl", limit="3"), conn, {"concurrency": 4})
+    told = provenance(ready(conn, "gsm8k_gen", "arc_easy_ppl", limit="3"), [conn], {"concurrency": 4})
     assert told.fingerprints == ("fp1",)
     assert set(told.tasks) == set(told.datasets) == set(told.few_shot) == {"gsm8k_gen", "arc_easy_ppl"}
     assert "127.0.0.1" not in canonical([told.config, told.model, told.tasks])
-    other = provenance(ready(conn, "gsm8k_gen", limit="3", seed=1), conn, {})
+    other = provenance(ready(conn, "gsm8k_gen", limit="3", seed=1), [conn], {})
     assert other.tasks["gsm8k_gen"] != told.tasks["gsm8k_gen"]

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.errors import ServerFault
+from logproof.eval.pool import Pool
 from logproof.eval.prepare import Entry, Job, prepare
 from logproof.eval.runner import Ended, Policy, Runner
 from logproof.eval.session import Finished, Order, execute
@@ -173,7 +174,7 @@ def run(conn: Connection, jobs: list[Job], sink: ListSink | None = None, **optio
     """Run jobs to their end."""
     kept = sink or ListSink()
     done = options.pop("done", ())
-    ended = asyncio.run(Runner(jobs, conn, kept, Policy(**options), done).run())
+    ended = asyncio.run(Runner(jobs, Pool([conn]), kept, Policy(**options), done).run())
     return ended, kept
 
 
@@ -184,7 +185,7 @@ def fault(message: str = "engine fell over") -> ServerFault:
 def stored(path: Path, conn: Connection, *names: str, resume: bool = False, **settings: Any) -> Finished:
     """Run tasks into a store."""
     order = Order(entries=[(n, Settings(**settings)) for n in names], out=path, policy=Policy(4), resume=resume)
-    return asyncio.run(execute(order, conn))
+    return asyncio.run(execute(order, Pool([conn])))
 
 
 @contextmanager

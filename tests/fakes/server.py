@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from inspect import isawaitable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -59,7 +60,7 @@ class Reply:
     length: a false Content-Length. cut: close after this many body bytes, the length promised all the
     same. reset: RST after the request was read; with `cut`, after those bytes. drop: close without a
     reply. hang: never answer; with `cut`, hang after those bytes. close: close the connection after.
-    raw: these bytes instead of any HTTP reply.
+    raw: these bytes instead of any HTTP reply; keep: the connection stays open after them.
     """
 
     status: int = 200
@@ -78,6 +79,7 @@ class Reply:
     hang: bool = False
     close: bool = False
     raw: bytes | None = None
+    keep: bool = False
 
     def content(self) -> tuple[bytes, str]:
         """Body bytes and their content type."""
@@ -88,7 +90,8 @@ class Reply:
         return json.dumps(self.json, ensure_ascii=False).encode(), "application/json"
 
 
-Answer = Reply | dict[str, Any] | list[Any] | Callable[[Seen], "Reply | dict[str, Any] | list[Any]"]
+Answer = Reply | dict[str, Any] | list[Any] | Callable[[Seen], Any]
+"""A callable gives a Reply or a JSON value, or an awaitable of one."""
 
 
 def sse(event: Event) -> bytes:
@@ -190,7 +193,7 @@ class FakeServer:
         """Read one request and answer it; False when the connection ends."""
         seen = await _read(reader)
         self.seen.append(seen)
-        reply = self._answer(seen)
+        reply = await self._answer(seen)
         await asyncio.sleep(reply.delay)
         if reply.cut is None and (reply.hang or reply.drop or reply.reset):
             return await _fault(reply, writer)
@@ -200,9 +203,9 @@ class FakeServer:
         await writer.drain()
         if reply.cut is not None:
             return await _fault(reply, writer)
-        return reply.raw is None and not reply.close
+        return (reply.raw is None or reply.keep) and not reply.close
 
-    def _answer(self, seen: Seen) -> Reply:
+    async def _answer(self, seen: Seen) -> Reply:
         if seen.method == "TLS":
             return Reply(400, body="plain HTTP is spoken here", close=True)
         answers = self._routes.get(seen.path) or self._routes.get(seen.path.partition("?")[0])
@@ -210,7 +213,8 @@ class FakeServer:
             return Reply(404, json={"detail": "Not Found"})
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if not isinstance(answer, (Reply, dict, list)):
-            answer = answer(seen)
+            computed = answer(seen)
+            answer = await computed if isawaitable(computed) else computed
         return answer if isinstance(answer, Reply) else Reply(json=answer)
 
 

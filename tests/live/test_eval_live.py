@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from logproof.eval.parity import compare, judge, side
+from logproof.eval.pool import open_pool
 from logproof.eval.runner import Policy
 from logproof.eval.session import Finished, Order, execute
 from logproof.eval.task import Settings
@@ -25,11 +26,11 @@ def run(
     settings = Settings(**{"limit": "3", "max_tokens": 24, **more})
 
     async def work() -> Finished:
-        async with connect(url, Options(dialect=dialect, concurrency=concurrency)) as connection:
+        async with open_pool([url], Options(dialect=dialect, concurrency=concurrency)) as pool:
             order = Order(
                 entries=[(t, settings) for t in tasks or TASKS], out=out, policy=Policy(concurrency), resume=resume
             )
-            return await execute(order, connection)
+            return await execute(order, pool)
 
     return asyncio.run(work())
 

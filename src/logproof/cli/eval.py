@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -17,12 +17,14 @@ from logproof.cli.progress import Bars
 from logproof.errors import StoreError, UsageError, clip
 from logproof.eval import html, report
 from logproof.eval.config import ModelEntry, RunFile, load
+from logproof.eval.pace import MOST
+from logproof.eval.pool import open_pool
 from logproof.eval.report import Report
 from logproof.eval.rescore import Rescoring, rescored
 from logproof.eval.runner import Policy
 from logproof.eval.session import Finished, Order, execute
 from logproof.eval.task import Settings
-from logproof.models.connect import Connection, Options, connect
+from logproof.models.connect import Connection, Options
 from logproof.records.reader import StoreReader
 from logproof.records.store import RunStore
 
@@ -32,6 +34,14 @@ Limit = Annotated[str | None, typer.Option("--limit", help="Rows a task: a count
 Shots = Annotated[int | None, typer.Option("--shots", help="Few-shot rows; else each task's own number.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the few-shot draw and of sampling.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Samples and requests at a time.")]
+AutoConcurrency = Annotated[
+    str, typer.Option("--concurrency", "-c", help="Samples at a time, and requests at each endpoint; or auto.")
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", metavar="URL", help="Base URL of an endpoint; repeat it for several of one model."),
+]
+DEFAULT_URL = "http://127.0.0.1:8000"
 Uncond = Annotated[bool, typer.Option("--uncond", help="Also score options behind a neutral context (acc_uncond).")]
 TopK = Annotated[int, typer.Option("--top-k", help="Width where labels are read from a top-k list.")]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Most generated tokens; else the task's own.")]
@@ -41,13 +51,13 @@ RunDir = Annotated[Path, typer.Argument(help="Directory of the run.", metavar="R
 
 def evaluate(
     task: Tasks = None,
-    model: opt.ModelURL = "http://127.0.0.1:8000",
+    model: Models = None,
     dialect: opt.DialectName = "auto",
     data: Data = None,
     limit: Limit = None,
     shots: Shots = None,
     seed: Seed = 0,
-    concurrency: Concurrency = 8,
+    concurrency: AutoConcurrency = "8",
     directory: Out = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     accept: Annotated[list[str] | None, typer.Option("--accept", help="New fingerprint to accept.")] = None,
@@ -59,6 +69,9 @@ def evaluate(
     repeats: Annotated[int, typer.Option("--repeats", help="Draws a row of generation tasks.")] = 1,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first failed sample.")] = False,
     max_failures: Annotated[int | None, typer.Option("--max-failures", min=0, help="Failed samples allowed.")] = None,
+    canary: Annotated[bool, typer.Option(help="Score a fixed prompt at start, middle and end.")] = True,
+    log: Annotated[Path | None, typer.Option("--log", help="File that gets one JSON line an event.")] = None,
+    metrics: Annotated[int | None, typer.Option("--metrics", min=0, help="Port for Prometheus, on 127.0.0.1.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML run file, instead of the options.")] = None,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
@@ -68,7 +81,7 @@ def evaluate(
     drop: opt.Drop = None,
     as_json: opt.AsJson = False,
 ) -> int:
-    """Run tasks over one endpoint, or as a run file says, and report."""
+    """Run tasks over one model, or as a run file says, and report."""
     if config is not None:
         return _run_file(config, task, resume, accept or [], as_json)
     settings = Settings(
@@ -79,15 +92,27 @@ def evaluate(
         entries=[(name, settings) for name in task or []],
         out=directory or default_out("eval"),
         source=data,
-        policy=Policy(concurrency, 0 if fail_fast else max_failures),
+        policy=Policy(width := _concurrency(concurrency), 0 if fail_fast else max_failures),
         resume=resume,
         accept=accept or (),
+        canary=canary,
+        log=log,
+        metrics=metrics,
     )
     options = opt.connection(
         dialect, model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer, drop=drop,
-        concurrency=concurrency,
+        concurrency=MOST if width == "auto" else width,
     )  # fmt: skip
-    return conclude(asyncio.run(run_order(order, model, options)), as_json)
+    return conclude(asyncio.run(run_order(order, model or [DEFAULT_URL], options)), as_json)
+
+
+def _concurrency(text: str) -> int | Literal["auto"]:
+    """Raises UsageError."""
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"--concurrency takes a number of at least 1, or auto, not {clip(text, 40)!r}")
+    return int(text)
 
 
 def rescore(
@@ -141,15 +166,15 @@ def default_out(kind: str) -> Path:
     return Path("runs") / f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-async def run_order(order: Order, url: str, options: Options, label: str = "") -> Finished:
+async def run_order(order: Order, urls: str | list[str], options: Options, label: str = "") -> Finished:
     """Connect, run an order with progress, and say where it went. Raises KeyboardInterrupt where it was cut short."""
     try:
-        async with connect(url, options) as connection:
-            shown = connection.client.dialect.id
-            remark(f"{connection.model} at {connection.endpoint.display} over {shown} -> {order.out}")
-            await _show_beginning(connection)
+        async with open_pool([urls] if isinstance(urls, str) else urls, options) as pool:
+            places = ", ".join(c.endpoint.display for c in pool.connections)
+            remark(f"{pool.first.model} at {places} over {pool.first.client.dialect.id} -> {order.out}")
+            await _show_beginning(pool.first)
             with Bars(label) as bars:
-                return await execute(order, connection, bars)
+                return await execute(order, pool, bars)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 

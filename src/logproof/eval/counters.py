@@ -22,7 +22,9 @@ BUCKETS = 240
 class Counters(msgspec.Struct):
     """requests: calls that were made. failed: of them. retries: attempts beyond the first of each.
 
-    prompt_tokens, completion_tokens: as replies reported; uncounted: replies that reported none.
+    prompt_tokens, completion_tokens: as replies reported; uncounted: replies that reported none. samples: that
+    ended; lost: of them, failed. replying: seconds of all replies together. queued: seconds that requests spent
+    before the attempt that was answered (waiting for their turn, and earlier attempts). in_flight: requests now.
     """
 
     requests: int = 0
@@ -31,22 +33,35 @@ class Counters(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     uncounted: int = 0
+    samples: int = 0
+    lost: int = 0
+    replying: float = 0.0
+    queued: float = 0.0
+    in_flight: int = 0
     seconds: list[int] = msgspec.field(default_factory=lambda: [0] * BUCKETS)
 
-    def add(self, call: Call) -> None:
-        """Count a call that succeeded."""
+    def add(self, call: Call, wall: float = 0.0) -> None:
+        """Count a call that succeeded. wall: seconds from asking to having it."""
         usage = call.response.usage
         self.requests += 1
         self.retries += call.attempts - 1
         self.prompt_tokens += usage.prompt or 0
         self.completion_tokens += usage.completion or 0
         self.uncounted += usage.prompt is None or usage.completion is None
+        self.replying += call.seconds
+        self.queued += max(0.0, wall - call.seconds)
         self.seconds[_bucket(call.seconds)] += 1
 
-    def add_failure(self) -> None:
-        """Count a call that failed."""
+    def add_failure(self, attempts: int = 1) -> None:
+        """Count a call that failed after this many sends; 0 where it was refused before."""
         self.requests += 1
         self.failed += 1
+        self.retries += max(0, attempts - 1)
+
+    def add_sample(self, ok: bool) -> None:
+        """Count a sample that ended."""
+        self.samples += 1
+        self.lost += not ok
 
     def percentile(self, share: float) -> float | None:
         """Seconds that this share (0 to 1) of the replies took at most, within 10 %; None without a reply."""
@@ -64,6 +79,8 @@ class Counters(msgspec.Struct):
             f"{self.prompt_tokens} tokens in, {self.completion_tokens} out",
             f"reply {', '.join(times)}" if times else "no reply",
         ]
+        if answered := sum(self.seconds):
+            parts.append(f"queue {self.queued / answered:.3g} s a request")
         if self.uncounted:
             parts.append(f"{self.uncounted} replies without token counts")
         return "; ".join(parts)

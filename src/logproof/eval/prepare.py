@@ -20,6 +20,7 @@ from logproof.eval.rows import Row
 from logproof.eval.task import AnyTask, GenItem, Item, Settings
 from logproof.eval.tasks import get_task
 from logproof.eval.ways import Plan, choose, max_tokens
+from logproof.ir.facts import Facts
 from logproof.models.connect import Connection, fitting
 from logproof.models.dialects import get_dialect
 from logproof.models.tokenizer import Tokenizer
@@ -163,31 +164,33 @@ async def label_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return found
 
 
-def provenance(jobs: Sequence[Job], connection: Connection, scheduling: Mapping[str, object]) -> Provenance:
-    """Where the numbers of these jobs come from."""
-    facts = connection.facts
-    fingerprint = (facts.fingerprint,) if facts.fingerprint else ()
+def _told(facts: Facts) -> Facts:
+    """Facts without the long lists that decide nothing more once a run is planned."""
+    return msgspec.structs.replace(facts, fields={}, routes=(), sources={})
+
+
+def provenance(jobs: Sequence[Job], connections: Sequence[Connection], scheduling: Mapping[str, object]) -> Provenance:
+    """Where the numbers of these jobs come from. connections: that agree in what decides results (pool.py)."""
+    first = connections[0]
+    facts = {c.endpoint.display: _told(c.facts) for c in connections}
     few_shot = {j.task.name: digest([d.digest for d in j.pool] if j.shots else []) for j in jobs}
+    engines = dict.fromkeys(f"{c.facts.engine or 'unknown'} {c.facts.version or ''}".strip() for c in connections)
     return Provenance(
         config={
             "settings": {j.task.name: j.plan.settings for j in jobs},
             "ways": {j.task.name: j.plan.way for j in jobs},
             "shots": {j.task.name: j.shots for j in jobs},
-            "dialect": connection.client.dialect.id,
-            "dropped_leaves": sorted(connection.client.drop),
+            "dialect": first.client.dialect.id,
+            "dropped_leaves": sorted(first.client.drop),
         },
-        model={"name": connection.model, "root": facts.model_root},
+        model={"name": first.model, "root": first.facts.model_root},
         tasks={j.task.name: j.identity for j in jobs},
         datasets={j.task.name: j.data.digest for j in jobs},
         few_shot=few_shot,
         planned={j.task.name: j.samples for j in jobs},
         scheduling=scheduling,
-        endpoints=(connection.endpoint.display,),
-        fingerprints=fingerprint,
-        versions={
-            "logproof": VERSION,
-            "python": platform.python_version(),
-            "engine": f"{facts.engine or 'unknown'} {facts.version or ''}".strip(),
-        },
-        facts=msgspec.structs.replace(facts, fields={}, routes=(), sources={}),
+        endpoints=tuple(facts),
+        fingerprints=tuple(dict.fromkeys(c.facts.fingerprint for c in connections if c.facts.fingerprint)),
+        versions={"logproof": VERSION, "python": platform.python_version(), "engine": ", ".join(engines)},
+        facts=facts if len(connections) > 1 else facts[first.endpoint.display],
     )

@@ -2,7 +2,8 @@
 
 A run is suspect when its numbers exist but should not be trusted as they stand; each mark says why. Marks:
 all options of a row equal in more than SUSPECT_ROWS samples; all scores zero likewise; more than EMPTY_SHARE of
-the texts empty; more than TRUNCATED_SHARE cut at their length; replies from several models or fingerprints.
+the texts empty; more than TRUNCATED_SHARE cut at their length; replies from several models or fingerprints; a
+canary that drifted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from logproof.eval.canary import KEY, Drift, drift
 from logproof.eval.metrics import Rate
 from logproof.eval.tally import TaskTally, tally
 from logproof.eval.tasks import TASKS
@@ -31,7 +33,8 @@ class Report(msgspec.Struct, frozen=True):
     """One run. tasks: in the order of the run's provenance. suspect: one line a mark.
 
     model, dialect, endpoints, versions, fingerprints: as stored. scorer: None for the first scores.
-    settings, ways, shots: of each task. denominators: in words, for whoever reads the file alone.
+    settings, ways, shots: of each task. canary: how a fixed prompt scored all through, None where it was not
+    asked. denominators: in words, for whoever reads the file alone.
     """
 
     model: str
@@ -45,6 +48,7 @@ class Report(msgspec.Struct, frozen=True):
     ways: object = None
     shots: object = None
     dropped_leaves: object = None
+    canary: Drift | None = None
     scorer: str | None = None
     denominators: str = "rates are over rows with a scored sample; failed samples are in no rate"
 
@@ -66,6 +70,7 @@ class Report(msgspec.Struct, frozen=True):
 def build(reader: StoreReader, scorer: str | None = None) -> Report:
     """The report of a stored run, also one under way. scorer: digest of a later scorer. Raises StoreError."""
     provenance, summary = reader.provenance, reader.summary()
+    sung = drift(reader.calls(KEY))
     config = provenance.config
     tasks = tuple(
         tally(name, reader.samples(name, scorer), _draws(config.get("settings"), name)) for name in provenance.tasks
@@ -77,11 +82,17 @@ def build(reader: StoreReader, scorer: str | None = None) -> Report:
         versions=dict(provenance.versions),
         fingerprints=summary.fingerprints,
         tasks=tasks,
-        suspect=(*_mixed(summary.models, "models"), *_mixed(summary.fingerprints, "fingerprints"), *suspects(tasks)),
+        suspect=(
+            *_mixed(summary.models, "models"),
+            *_mixed(summary.fingerprints, "fingerprints"),
+            *([sung.suspect] if sung is not None and sung.suspect is not None else []),
+            *suspects(tasks),
+        ),
         settings=config.get("settings"),
         ways=config.get("ways"),
         shots=config.get("shots"),
         dropped_leaves=config.get("dropped_leaves"),
+        canary=sung,
         scorer=scorer,
     )
 

@@ -1,10 +1,10 @@
-"""Runner: samples of many tasks through one connection, as fast as it allows and no sample created too early.
+"""Runner: samples of many tasks through one pool of endpoints, as fast as it allows and no sample created too early.
 
-`concurrency` workers pull samples from one iterator that goes round the tasks and, within a task, in dataset
-order; so at most that many samples exist at a time, whatever the number of rows. The requests of a sample go
-out together; the transport bounds what is in flight. A sample that fails is recorded as failed with its reason
-and the run goes on, unless the policy says stop. A key that the server refuses, an unknown model and a store
-that cannot be written end the run: no later sample could do better.
+As many workers as the pace lets in pull samples from one iterator that goes round the tasks and, within a task,
+in dataset order; so at most that many samples exist at a time, whatever the number of rows. The requests of a
+sample go out together; the transport bounds what is in flight. A sample that fails is recorded as failed with its
+reason and the run goes on, unless the policy says stop. A key that the server refuses, an unknown model and a
+store that cannot be written end the run: no later sample could do better.
 """
 
 from __future__ import annotations
@@ -12,25 +12,29 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from itertools import chain
+from typing import Literal, Protocol
 
 import msgspec
 
-from logproof.errors import AuthError, ContextOverflow, LogproofError, ModelNotFound, StoreError
+from logproof.errors import AuthError, EndpointError, LogproofError, ModelNotFound, RateLimited, StoreError
+from logproof.eval import guard
 from logproof.eval.counters import Counters
 from logproof.eval.datasets import Doc
+from logproof.eval.events import Events, Silent
+from logproof.eval.pace import Pace
+from logproof.eval.pool import Pool, Reached
 from logproof.eval.prepare import Job
 from logproof.eval.rows import Row
-from logproof.eval.score import Contexts, Outcome, score
+from logproof.eval.score import Outcome, score
 from logproof.eval.stored import call_record, failed_record
-from logproof.eval.task import GenItem, Item, PplItem
-from logproof.eval.ways import max_tokens, requests
+from logproof.eval.task import Item
+from logproof.eval.ways import requests
 from logproof.ir.request import Request
 from logproof.ir.response import Response
-from logproof.models.client import Call
-from logproof.models.connect import Connection
 from logproof.records.digest import call_key
 from logproof.records.record import CallRecord, SampleRecord
 
@@ -62,10 +66,16 @@ class Progress(Protocol):
         """One more sample has ended."""
 
 
-class Policy(msgspec.Struct, frozen=True):
-    """concurrency: samples at a time. max_failures: failed samples that end the run once there are more."""
+class Singer(Protocol):
+    """Who scores a fixed prompt again and again, see canary.py."""
 
-    concurrency: int = 8
+    async def sing(self, when: Literal["start", "middle", "end"]) -> None: ...
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """concurrency: samples at a time (pace.py). max_failures: failed samples that end the run once there are more."""
+
+    concurrency: int | Literal["auto"] = 8
     max_failures: int | None = None
 
 
@@ -93,36 +103,59 @@ class Runner:
     def __init__(
         self,
         jobs: list[Job],
-        connection: Connection,
+        pool: Pool,
         sink: Sink,
         policy: Policy,
         done: Collection[str] = (),
         progress: Progress | None = None,
+        *,
+        events: Events | None = None,
+        canary: Singer | None = None,
     ) -> None:
+        """done: keys of finished samples. canary: asked before the first sample, at half of them and at the end."""
         self._jobs = jobs
-        self._connection = connection
+        self._pool = pool
         self._sink = sink
         self._policy = policy
         self._done = done
         self._progress = progress
+        self._events = events or Silent()
+        self._canary = canary
+        self._half = max(1, (sum(job.samples for job in jobs) - len(done)) // 2)
         self._reason: str | None = None
         self._interrupted = False
         self._ran = self._skipped = self._failed = 0
-        self._counters = Counters()
+        self.counters = Counters()
+        self.pace = Pace(policy.concurrency)
+        self.pace.changed = lambda before, after, why: self._events.emit(
+            "concurrency", before=before, after=after, why=why
+        )
+        self._pool.rested = lambda endpoint, error, seconds: self._events.emit(
+            "endpoint_rests", endpoint=endpoint, error=error.message, seconds=seconds
+        )
 
     async def run(self) -> Ended:
         """Run every sample that is not done. Raises the fatal errors of the module's docstring."""
         work = self._pending()
+        first = next(work, None)
         with _fewer_collections():
             try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(self._policy.concurrency):
-                        group.create_task(self._worker(work))
-            except BaseExceptionGroup as errors:
-                raise _first(errors) from None
+                if first is not None:
+                    await self._work(chain([first], work))
             finally:
                 self._sink.flush()
-        return Ended(self._ran, self._skipped, self._failed, self._counters, self._reason, self._interrupted)
+        return Ended(self._ran, self._skipped, self._failed, self.counters, self._reason, self._interrupted)
+
+    async def _work(self, work: Iterator[_Work]) -> None:
+        await self._sing("start")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self.pace.most):
+                    group.create_task(self._worker(number, work))
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        if not self._interrupted:
+            await self._sing("end")
 
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
         """Start no further sample."""
@@ -152,17 +185,40 @@ class Runner:
                 else:
                     yield _Work(job, doc, repeat, key)
 
-    async def _worker(self, work: Iterator[_Work]) -> None:
-        while self._reason is None and (mine := next(work, None)) is not None:
-            record = await self._sample(mine)
-            self._sink.put_sample(record)
-            self._ran += 1
-            ok = record.status == "ok"
-            self._failed += not ok
-            self._tell(mine.job, ok)
-            limit = self._policy.max_failures
-            if limit is not None and self._failed > limit:
-                self.stop(f"{self._failed} samples failed, the last: {record.reason}")
+    async def _worker(self, number: int, work: Iterator[_Work]) -> None:
+        while True:
+            await self.pace.turn(number)
+            mine = next(work, None) if self._reason is None else None
+            if mine is None:
+                return self.pace.end()
+            await self._end(mine, await self._sample(mine))
+
+    async def _end(self, work: _Work, record: SampleRecord) -> None:
+        """Store a sample, tell of it, and see whether the run may go on."""
+        ok = record.status == "ok"
+        self._sink.put_sample(record)
+        self._ran += 1
+        self._failed += not ok
+        self.counters.add_sample(ok)
+        self._events.emit(
+            "sample",
+            task=record.task,
+            row=record.row_id,
+            index=record.index,
+            repeat=record.repeat,
+            status=record.status,
+            reason=record.reason,
+        )
+        self._tell(work.job, ok)
+        limit = self._policy.max_failures
+        if limit is not None and self._failed > limit:
+            self.stop(f"{self._failed} samples failed, the last: {record.reason}")
+        if self._ran == self._half:
+            await self._sing("middle")
+
+    async def _sing(self, when: Literal["start", "middle", "end"]) -> None:
+        if self._canary is not None:
+            await self._canary.sing(when)
 
     def _tell(self, job: Job, ok: bool) -> None:
         if self._progress is not None:
@@ -170,12 +226,13 @@ class Runner:
 
     async def _sample(self, work: _Work) -> SampleRecord:
         """One sample, never raising but for what is fatal."""
+        room = self._pool.first.facts.max_model_len
         try:
             item = work.job.item(work.doc)
-            contexts = await self._contexts(item, work.job)
+            contexts = await guard.contexts(item, work.job, self._pool.tokenizer, room)
             replies = await self._calls(item, work)
             for reply in replies.values():
-                self._check_room(item, work.job, reply)
+                guard.check_room(item, work.job, reply, room)
             outcome = score(item, work.job.plan, replies, contexts)
         except FATAL:
             raise
@@ -183,68 +240,76 @@ class Runner:
             return _record(work, None, f"{type(error).__name__}: {error.message}")
         return _record(work, outcome, None)
 
-    async def _contexts(self, item: Item, job: Job) -> Contexts:
-        """Ids of the contexts alone, where a tokenizer is known; a prompt that cannot fit is refused here."""
-        tokenizer = self._connection.tokenizer
-        if tokenizer is None:
-            return Contexts()
-        if isinstance(item, PplItem):
-            context = await tokenizer.encode(item.context)
-            self._refuse_overflow(len(context), 1)
-            wanted = job.plan.settings.uncond and item.neutral is not None
-            return Contexts(context, await tokenizer.encode(item.neutral or "") if wanted else None)
-        if isinstance(item, GenItem) and job.plan.way.form == "text":
-            self._refuse_overflow(len(await tokenizer.encode(item.prompt)), max_tokens(item, job.plan.settings))
-        return Contexts()
-
-    def _refuse_overflow(self, prompt: int, completion: int) -> None:
-        room = self._connection.facts.max_model_len
-        if room is not None and prompt + completion > room:
-            raise ContextOverflow(
-                400, f"not sent: {prompt} tokens of prompt and {completion} of completion, the context has {room}"
-            )
-
-    def _check_room(self, item: Item, job: Job, reply: Response) -> None:
-        """Some servers shorten a completion to what the context leaves, without a word."""
-        room, usage = self._connection.facts.max_model_len, reply.usage
-        if room is None or not isinstance(item, GenItem) or usage.prompt is None or usage.completion is None:
-            return
-        cut = usage.completion < max_tokens(item, job.plan.settings) and usage.prompt + usage.completion >= room
-        if cut and reply.choices[0].finish.reason == "length":
-            raise ContextOverflow(400, f"the completion was cut at {usage.completion} tokens by the context of {room}")
-
     async def _calls(self, item: Item, work: _Work) -> dict[str, Response]:
         """All requests of a sample at once; every call is recorded, then the first failure is raised."""
         asked = requests(item, work.job.plan, work.repeat)
         results = await asyncio.gather(*(self._call(request) for _, request in asked))
         replies = {}
         errors = []
-        for (part, request), result in zip(asked, results, strict=True):
-            self._sink.put_call(self._call_record(work, part, request, result))
-            if isinstance(result, LogproofError):
-                errors.append(result)
+        for (part, request), reached in zip(asked, results, strict=True):
+            self._keep(self._call_record(work, part, request, reached), reached)
+            if isinstance(reached.result, LogproofError):
+                errors.append(reached.result)
             else:
-                replies[part] = result.response
+                replies[part] = reached.result.response
         if errors:
             raise next((e for e in errors if isinstance(e, FATAL)), errors[0])
         return replies
 
-    async def _call(self, request: Request) -> Call | LogproofError:
+    async def _call(self, request: Request) -> Reached:
+        begun = time.monotonic()
+        self.counters.in_flight += 1
         try:
-            call = await self._connection.client.call(request)
-        except LogproofError as error:
-            self._counters.add_failure()
-            return error
-        self._counters.add(call)
-        return call
+            reached = await self._asked(request)
+        finally:
+            self.counters.in_flight -= 1
+        if isinstance(reached.result, LogproofError):
+            self.counters.add_failure(_attempts(reached.result))
+            if isinstance(reached.result, RateLimited):
+                self.pace.overloaded()
+        else:
+            self.counters.add(reached.result, time.monotonic() - begun)
+            self.pace.replied(reached.result.attempts)
+        return reached
 
-    def _call_record(self, work: _Work, part: str, request: Request, result: Call | LogproofError) -> CallRecord:
-        connection = self._connection
-        dialect, shown = connection.client.dialect.id, connection.endpoint.display
-        key = call_key(request, connection.model, dialect, work.repeat)
-        if isinstance(result, LogproofError):
-            return failed_record(key, work.key, part, request, dialect, result, shown)
-        return call_record(key, work.key, part, result, shown)
+    async def _asked(self, request: Request) -> Reached:
+        """The call, failed where the reply answers another request."""
+        reached = await self._pool.call(request)
+        if isinstance(reached.result, LogproofError):
+            return reached
+        try:
+            await guard.check_prompt(request, reached.result.response, self._pool.tokenizer)
+        except LogproofError as error:
+            return msgspec.structs.replace(reached, result=error)
+        return reached
+
+    def _keep(self, record: CallRecord, reached: Reached) -> None:
+        self._sink.put_call(record)
+        usage = None if isinstance(reached.result, LogproofError) else reached.result.response.usage
+        self._events.emit(
+            "call",
+            sample=record.sample_key,
+            part=record.part,
+            endpoint=record.endpoint,
+            status=record.status,
+            error=record.error and f"{record.error_type}: {record.error}",
+            attempts=record.attempts,
+            seconds=round(record.seconds, 6),
+            prompt_tokens=usage.prompt if usage is not None else None,
+            completion_tokens=usage.completion if usage is not None else None,
+        )
+
+    def _call_record(self, work: _Work, part: str, request: Request, reached: Reached) -> CallRecord:
+        first = self._pool.first
+        dialect = first.client.dialect.id
+        key = call_key(request, first.model, dialect, work.repeat)
+        if isinstance(reached.result, LogproofError):
+            return failed_record(key, work.key, part, request, dialect, reached.result, reached.endpoint)
+        return call_record(key, work.key, part, reached.result, reached.endpoint)
+
+
+def _attempts(error: LogproofError) -> int:
+    return error.attempts if isinstance(error, EndpointError) else 0
 
 
 def _record(work: _Work, outcome: Outcome | None, reason: str | None) -> SampleRecord:

@@ -6,23 +6,28 @@ of a run that one signal stopped. After a fatal error or a second signal what wa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
 from logproof.eval import report
-from logproof.eval.prepare import Entry, prepare, provenance
+from logproof.eval.canary import Canary
+from logproof.eval.events import EventLog, Events, Silent
+from logproof.eval.metrics_port import exposition, metrics_port
+from logproof.eval.pool import Pool
+from logproof.eval.prepare import Entry, Job, prepare, provenance
 from logproof.eval.report import Report
 from logproof.eval.runner import Ended, Policy, Progress, Runner, run_until_signal
-from logproof.models.connect import Connection
-from logproof.records.store import open_run
+from logproof.records.store import RunStore, open_run
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to run. entries: tasks with settings. source: of data. out: directory of the store.
 
-    resume: go on with a stored run; accept: fingerprints that may be new then.
+    resume: go on with a stored run; accept: fingerprints that may be new then. canary: score a fixed prompt at
+    start, middle and end. log: file of events. metrics: port of counters while the run goes on.
     """
 
     entries: Sequence[Entry]
@@ -31,6 +36,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     resume: bool = False
     accept: Collection[str] = ()
+    canary: bool = False
+    log: Path | None = None
+    metrics: int | None = None
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -41,22 +49,66 @@ class Finished(msgspec.Struct, frozen=True):
     path: Path
 
 
-async def execute(order: Order, connection: Connection, progress: Progress | None = None) -> Finished:
-    """Run an order over an open connection.
+async def execute(order: Order, pool: Pool, progress: Progress | None = None) -> Finished:
+    """Run an order over open endpoints.
 
-    Raises UsageError kinds before the first request; ResumeRefused, StoreLocked, StoreError for the store; the
-    runner's fatal errors. SIGINT and SIGTERM end it as runner.run_until_signal says.
+    Raises UsageError kinds before the first request; ResumeRefused, StoreLocked, StoreError for the store and the
+    log; the runner's fatal errors. SIGINT and SIGTERM end it as runner.run_until_signal says.
     """
-    jobs = await prepare(order.entries, order.source, connection)
+    jobs = await prepare(order.entries, order.source, pool.first)
     scheduling = {"concurrency": order.policy.concurrency, "max_failures": order.policy.max_failures}
-    came_from = provenance(jobs, connection, scheduling)
-    key = connection.endpoint.key
-    secrets = [key.reveal()] if key is not None else []
-    store = open_run(order.out, came_from, resume=order.resume, accept_fingerprints=order.accept, secrets=secrets)
+    came_from = provenance(jobs, pool.connections, scheduling)
+    store = open_run(order.out, came_from, resume=order.resume, accept_fingerprints=order.accept, secrets=pool.secrets)
     with store:
-        runner = Runner(jobs, connection, store, order.policy, store.done(), progress)
-        ended = await run_until_signal(runner)
-        store.flush()
-        made = report.build(store)
-        report.write(made, order.out)
+        async with _events(order, pool) as events:
+            events.emit(
+                "run_started",
+                out=str(order.out),
+                model=pool.first.model,
+                dialect=pool.first.client.dialect.id,
+                endpoints=[c.endpoint.display for c in pool.connections],
+                planned=came_from.planned,
+                stored=len(store.done()),
+                **scheduling,
+            )
+            ended = await _run(order, pool, jobs, store, progress, events)
+            store.flush()
+            made = report.build(store)
+            report.write(made, order.out)
+            events.emit(
+                "run_ended",
+                ran=ended.ran,
+                skipped=ended.skipped,
+                failed=ended.failed,
+                reason=ended.reason,
+                status=made.status,
+                counters=ended.counters.line(),
+            )
     return Finished(ended, made, order.out)
+
+
+async def _run(
+    order: Order, pool: Pool, jobs: list[Job], store: RunStore, progress: Progress | None, events: Events
+) -> Ended:
+    canary = Canary(pool.connections, store.put_call, len(store.sessions()), events) if order.canary else None
+    runner = Runner(jobs, pool, store, order.policy, store.done(), progress, events=events, canary=canary)
+    async with _metrics(order, runner):
+        return await run_until_signal(runner)
+
+
+@asynccontextmanager
+async def _events(order: Order, pool: Pool) -> AsyncIterator[Events]:
+    if order.log is None:
+        yield Silent()
+        return
+    with EventLog(order.log, pool.secrets) as log:
+        yield log
+
+
+@asynccontextmanager
+async def _metrics(order: Order, runner: Runner) -> AsyncIterator[None]:
+    if order.metrics is None:
+        yield
+        return
+    async with metrics_port(order.metrics, lambda: exposition(runner.counters, runner.pace.limit)):
+        yield

@@ -73,7 +73,7 @@ def failed_record(
         status="failed",
         error_type=type(error).__name__,
         error=error.message,
-        attempts=1 if isinstance(error, EndpointError) else 0,
+        attempts=error.attempts if isinstance(error, EndpointError) else 0,
         request=request,
         endpoint=endpoint,
     )

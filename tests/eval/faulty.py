@@ -1,0 +1,89 @@
+"""An evaluation behind a server that answers one call in five wrongly, against the same one undisturbed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fakes.faults import Faults, allowed
+from logproof.eval.pool import open_pool
+from logproof.eval.prepare import Entry
+from logproof.eval.report import Report
+from logproof.eval.runner import Policy
+from logproof.eval.session import Order, execute
+from logproof.models.connect import Options
+from logproof.records.reader import StoreReader
+from logproof.wire.endpoint import Timeouts
+from logproof.wire.retry import RetryPolicy
+
+RETRY = RetryPolicy(attempts=10, base_s=0.001, cap_s=0.01)
+
+
+class Told(msgspec.Struct):
+    """What came of it. wrong: samples with another number. astray: samples that failed for no reason of theirs.
+
+    kept, failed: samples. reasons: why. faults: that were met, in order.
+    """
+
+    kept: int
+    failed: int
+    wrong: list[str]
+    astray: list[str]
+    reasons: set[str]
+    faults: list[str]
+    report: Report
+
+
+def run_faulty(root: Path, url: str, faults: Faults, entries: list[Entry], data: str | None, width: int = 8) -> Told:
+    """Run the entries over `url` with `faults` asleep, then again with them awake, and compare."""
+    _run(root / "plain", url, faults, entries, data, width, armed=False)
+    report = _run(root / "faulty", url, faults, entries, data, width, armed=True)
+    with StoreReader(root / "plain") as plain, StoreReader(root / "faulty") as faulty:
+        want = {s.key: s for s in plain.samples()}
+        have = list(faulty.samples())
+        assert {s.key for s in have} == set(want)
+        ok = [s for s in have if s.status == "ok"]
+        failed = [s for s in have if s.status == "failed"]
+        met = {s.key: _met(faulty, s.key, faults) for s in failed}
+        return Told(
+            kept=len(ok),
+            failed=len(failed),
+            wrong=[s.key for s in ok if _numbers(faulty, s) != _numbers(plain, want[s.key])],
+            astray=[f"{s.reason} after {met[s.key]}" for s in failed if not _due(str(s.reason), met[s.key])],
+            reasons={str(s.reason).partition(":")[0] for s in failed},
+            faults=list(faults.met),
+            report=report,
+        )
+
+
+def _run(
+    out: Path, url: str, faults: Faults, entries: list[Entry], data: str | None, width: int, *, armed: bool
+) -> Report:
+    async def go() -> Report:
+        limits = Timeouts(connect=5, first_byte=60, idle=20, total=120)
+        async with open_pool([url], Options(retry=RETRY, timeouts=limits, concurrency=width)) as pool:
+            faults.armed = armed
+            finished = await execute(Order(entries=entries, out=out, source=data, policy=Policy(width)), pool)
+            faults.armed = False
+            assert finished.ended.reason is None
+            return finished.report
+
+    return asyncio.run(go())
+
+
+def _numbers(store: StoreReader, sample: Any) -> Any:
+    """All that a sample says: scores, what they came from, and the columns of its calls."""
+    calls = [(c.part, {n: repr(list(v)) for n, v in c.columns.items()}) for c in store.calls(sample.key)]
+    return (sample.scores, sample.gold, sample.output, calls)
+
+
+def _met(store: StoreReader, key: str, faults: Faults) -> list[str]:
+    requests: list[Any] = [c.request for c in store.calls(key, columns=False)]
+    return [kind for r in requests for kind in faults.hits.get(r["input"]["text"], [])]
+
+
+def _due(reason: str, met: list[str]) -> bool:
+    return reason.partition(":")[0] in allowed(met)
