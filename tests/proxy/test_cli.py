@@ -4,10 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,15 +17,19 @@ import pytest
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run
-from logproof.cli.proxy import FileSink, wire_line
+from logproof.cli.proxy import FileSink, _announce, _farewell, wire_line
 from logproof.errors import BadReply
 from logproof.ir.facts import Facts
+from logproof.proxy.app import STATUS, Proxy
 from logproof.proxy.exchange import Exchange, sha256
 from logproof.proxy.lines import RotatingLines
+from logproof.proxy.plan import ROUTES, Asks
+from logproof.proxy.recorder import Recorder
+from logproof.proxy.upstream import Upstream
 from logproof.verify import files, structure
 from logproof.verify.artifact import Claim, ModelClaim
 from proxy.pairs import pair
-from proxy.running import KEY, call
+from proxy.running import KEY, call, wait_for
 
 FIELDS = ("model", "messages", "prompt", "logprobs", "top_logprobs", "return_token_ids", "return_tokens_as_token_ids")
 SCHEMA = {"requestBody": {"content": {"application/json": {"schema": {"properties": {f: {} for f in FIELDS}}}}}}
@@ -46,8 +52,8 @@ def engine(fake: FakeServer) -> None:
 
 
 @contextmanager
-def started(fake: FakeServer, out: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
-    """The command in a process of its own: (process, port, its first line)."""
+def started(fake: FakeServer, out: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The command in a process of its own, and its port."""
     script = "from logproof.cli.main import main; main()"
     args = [
         sys.executable,
@@ -62,7 +68,6 @@ def started(fake: FakeServer, out: Path, *more: str) -> Iterator[tuple[subproces
         "127.0.0.1:0",
         "--top-k",
         "3",
-        *more,
     ]
     process = subprocess.Popen(args, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -73,7 +78,7 @@ def started(fake: FakeServer, out: Path, *more: str) -> Iterator[tuple[subproces
             line = process.stderr.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+) for", line)
         assert found is not None
-        yield process, int(found[1]), line
+        yield process, int(found[1])
     finally:
         process.kill()
         process.stderr.close()
@@ -89,21 +94,47 @@ def everything(folder: Path) -> bytes:
     return b"".join(p.read_bytes() for p in folder.rglob("*") if p.is_file())
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        port: int = made.getsockname()[1]
+        return port
+
+
+def posts_then_signal(port: int, got: list[bytes], number: signal.Signals) -> None:
+    """Once the proxy listens, three calls and then the signal that ends it."""
+
+    def up() -> bool:
+        with suppress(ConnectionError):
+            return call(port, "GET", STATUS, None).status == 200
+        return False
+
+    try:
+        wait_for(up)
+        got += [post(port) for _ in range(3)]
+    finally:
+        os.kill(os.getpid(), number)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_all_calls_written(tmp_path: Path, number: signal.Signals) -> None:
-    out = tmp_path / "out"
+def test_a_signal_ends_it_with_all_calls_written(
+    tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, port, got = tmp_path / "out", free_port(), list[bytes]()
+    (tmp_path / "out").mkdir()
+    (out / "wire-0.jsonl.open").write_bytes(b'{"request": "torn')
     with FakeServer() as fake:
         engine(fake)
-        with started(fake, out, "--wire-log", "--on-full", "closed") as (process, port, line):
-            assert "fails closed" in line
-            assert [post(port) for _ in range(3)] == [pair("chat").direct.encode()] * 3
-            process.send_signal(number)
-            assert process.wait(30) == 0
-            assert process.stderr is not None
-            told = process.stderr.read()
-            assert "3 calls recorded, 0 lost" in told
+        client = threading.Thread(target=posts_then_signal, args=(port, got, number))
+        client.start()
+        args = ["--upstream", fake.url, "--out", str(out), "--listen", f"127.0.0.1:{port}", "--top-k", "3"]
+        assert run(["proxy", *args, "--wire-log", "--on-full", "closed"]) == 0
+        client.join()
+    assert got == [pair("chat").direct.encode()] * 3
+    told = capsys.readouterr().err
+    assert "fails closed" in told
+    assert "3 calls recorded, 0 lost" in told
+    assert "wire-0.jsonl was left open" in told
     artifacts = [a for p in sorted(out.glob("artifacts-*.jsonl")) for a in files.read(p)]
-    assert len(artifacts) == 3
     assert [structure.faults(a) for a in artifacts] == [[], [], []]
     assert artifacts[0].claim.engine.name == "vllm"
     assert KEY.encode() not in everything(out)
@@ -117,19 +148,30 @@ def test_a_signal_ends_it_with_all_calls_written(tmp_path: Path, number: signal.
 def test_a_killed_proxy_leaves_whole_lines_to_the_next(tmp_path: Path) -> None:
     with FakeServer() as fake:
         engine(fake)
-        with started(fake, tmp_path) as (process, port, _):
+        with started(fake, tmp_path) as (process, port):
             post(port)
-            while json.loads(call(port, "GET", "/logproof/proxy/status", None).body)["recorded"] < 1:
-                pass
+            wait_for(lambda: json.loads(call(port, "GET", STATUS, None).body)["recorded"] == 1)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
-        (left,) = tmp_path.glob("*.open")
-        left.write_bytes(left.read_bytes() + b'{"schema": "torn')
-        with started(fake, tmp_path) as (process, _, _):
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
+    assert list(tmp_path.glob("*.jsonl")) == []
+    (left,) = tmp_path.glob("*.open")
+    left.write_bytes(left.read_bytes() + b'{"schema": "torn')
+    RotatingLines(tmp_path, "artifacts")
     (whole,) = tmp_path.glob("artifacts-*.jsonl")
     assert len(list(files.read(whole))) == 1
+
+
+def test_lost_calls_and_engines_without_ids_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    recorder = Recorder(sink(tmp_path), "open")
+    recorder.counts.lost = 2
+    recorder.counts.last_error = "the disk is full"
+    assert _farewell(recorder) == 2
+    made = Proxy(Upstream("http://e"), recorder, dict.fromkeys(ROUTES, Asks(False, False, 5)))
+    _announce(made, "http://p", tmp_path, [])
+    told = capsys.readouterr().err
+    assert "2 lost" in told
+    assert "last error: the disk is full" in told
+    assert "/v1/completions: the engine lists no token ids" in told
 
 
 def test_user_faults_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,8 @@ def proxy(
     made = Proxy(Upstream(place.root), recorder, able)
     with listen(listen_at) as socket:
         host, port = socket.getsockname()[:2]
-        _announce(made, f"http://{host}:{port}", output, lines)
+        left = lines.recovered + (wires.recovered if wires is not None else [])
+        _announce(made, f"http://{host}:{port}", output, left)
         run(made, socket)
     return _farewell(recorder)
 
@@ -94,8 +95,8 @@ def _mode(text: str) -> OnFull:
     return cast(OnFull, text)
 
 
-def _announce(made: Proxy, url: str, output: Path, lines: RotatingLines) -> None:
-    for path in lines.recovered:
+def _announce(made: Proxy, url: str, output: Path, left_open: list[Path]) -> None:
+    for path in left_open:
         remark(f"{path.name} was left open by an earlier process; its whole lines are kept")
     idle = [route for route, able in made.able.items() if not able.any]
     for route in idle:

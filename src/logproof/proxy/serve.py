@@ -35,9 +35,12 @@ def listen(text: str) -> socket.socket:
 def run(proxy: Proxy, at: socket.socket) -> None:
     """Serve until a signal ends it; returns after the flush. To be called in the main thread."""
     # uvicorn raises the signal again when it has shut down; by then it has done its work.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    server(proxy).run(sockets=[at])
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server(proxy).run(sockets=[at])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def server(proxy: Proxy, *, drain_s: int = DRAIN_S) -> uvicorn.Server:
