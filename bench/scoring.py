@@ -55,7 +55,8 @@ class Worker:
 
     def round(self, kind: str, count: int, concurrency: int) -> tuple[float, float]:
         """(CPU ms a sample, samples/s)."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([kind, count, concurrency]) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -76,7 +77,8 @@ def workers(judge: str | None, tokenizer: str) -> Iterator[dict[str, Worker]]:
     server = subprocess.Popen(
         [sys.executable, str(HERE / "replay_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert server.stdin is not None and server.stdout is not None
+    assert server.stdin is not None
+    assert server.stdout is not None
     port = server.stdout.readline().strip()
     found = {name: Worker([sys.executable, str(HERE / "scoring_clients.py"), name, port]) for name in OURS}
     if judge is not None:
