@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ RETRY = RetryPolicy(attempts=10, base_s=0.001, cap_s=0.01)
 class Told(msgspec.Struct):
     """What came of it. wrong: samples with another number. astray: samples that failed for no reason of theirs.
 
-    kept, failed: samples. reasons: why. faults: that were met, in order.
+    apart: largest difference of a number of a kept sample. kept, failed: samples. reasons: why. faults: that were
+    met, in order.
     """
 
     kept: int
@@ -34,11 +36,17 @@ class Told(msgspec.Struct):
     astray: list[str]
     reasons: set[str]
     faults: list[str]
+    apart: float
     report: Report
 
 
-def run_faulty(root: Path, url: str, faults: Faults, entries: list[Entry], data: str | None, width: int = 8) -> Told:
-    """Run the entries over `url` with `faults` asleep, then again with them awake, and compare."""
+def run_faulty(
+    root: Path, url: str, faults: Faults, entries: list[Entry], data: str | None, width: int = 8, near: float = 0.0
+) -> Told:
+    """Run the entries over `url` with `faults` asleep, then again with them awake, and compare.
+
+    near: difference of two logprobs that the engine itself shows from batch to batch.
+    """
     _run(root / "plain", url, faults, entries, data, width, armed=False)
     report = _run(root / "faulty", url, faults, entries, data, width, armed=True)
     with StoreReader(root / "plain") as plain, StoreReader(root / "faulty") as faulty:
@@ -48,10 +56,12 @@ def run_faulty(root: Path, url: str, faults: Faults, entries: list[Entry], data:
         ok = [s for s in have if s.status == "ok"]
         failed = [s for s in have if s.status == "failed"]
         met = {s.key: _met(faulty, s.key, faults) for s in failed}
+        apart = {s.key: _apart(_numbers(faulty, s), _numbers(plain, want[s.key])) for s in ok}
         return Told(
             kept=len(ok),
             failed=len(failed),
-            wrong=[s.key for s in ok if _numbers(faulty, s) != _numbers(plain, want[s.key])],
+            wrong=[f"{s.task} {s.row_id}: {apart[s.key]:g}" for s in ok if apart[s.key] > near],
+            apart=max(apart.values(), default=0.0),
             astray=[f"{s.reason} after {met[s.key]}" for s in failed if not _due(str(s.reason), met[s.key])],
             reasons={str(s.reason).partition(":")[0] for s in failed},
             faults=list(faults.met),
@@ -76,8 +86,19 @@ def _run(
 
 def _numbers(store: StoreReader, sample: Any) -> Any:
     """All that a sample says: scores, what they came from, and the columns of its calls."""
-    calls = [(c.part, {n: repr(list(v)) for n, v in c.columns.items()}) for c in store.calls(sample.key)]
-    return (sample.scores, sample.gold, sample.output, calls)
+    calls = {c.part: {name: list(column) for name, column in c.columns.items()} for c in store.calls(sample.key)}
+    return [sample.scores, sample.gold, sample.output, calls]
+
+
+def _apart(a: Any, b: Any) -> float:
+    """Largest difference of two numbers at the same place; infinite where anything else differs."""
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return max((_apart(a[k], b[k]) for k in a), default=0.0)
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return max((_apart(x, y) for x, y in zip(a, b, strict=True)), default=0.0)
+    if isinstance(a, float) and isinstance(b, float) and (a == b or math.isfinite(a - b)):
+        return abs(a - b) if a != b else 0.0
+    return 0.0 if a == b or (a != a and b != b) else math.inf
 
 
 def _met(store: StoreReader, key: str, faults: Faults) -> list[str]:

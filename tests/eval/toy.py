@@ -164,6 +164,16 @@ class ListSink:
         self.flushed += 1
 
 
+class Heard:
+    """Keeps events in memory."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, event: str, **fields: object) -> None:
+        self.events.append((event, fields))
+
+
 def ready(conn: Connection, *names: str, data: str | None = None, **settings: Any) -> list[Job]:
     """Prepared jobs."""
     entries: list[Entry] = [(name, Settings(**settings)) for name in names]
