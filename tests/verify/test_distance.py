@@ -100,10 +100,10 @@ def slow_pair(a: Columns, b: Columns) -> list[float]:
         for t in e.keys() | v.keys():
             if t in e and t in v:
                 out.append(e[t] - v[t])
-            elif t in e:
-                out.append(max(0.0, e[t] - fb[i]))
-            else:
-                out.append(-max(0.0, v[t] - fa[i]))
+            elif t in e and e[t] > fb[i]:
+                out.append(e[t] - fb[i])
+            elif t in v and v[t] > fa[i]:
+                out.append(-(v[t] - fa[i]))
     return out
 
 
@@ -114,7 +114,9 @@ def test_pairs_equal_the_plain_form(seed: int, k: int, width: int, size: float) 
     ids = draw(z, Sampler(1.0), seed)
     a, b = record(z, ids, k), record(noisy(z, seed, size), ids, width)
     pairs = distance.pair(a, b)
-    assert sorted(pairs.residual[pairs.used].tolist()) == pytest.approx(sorted(slow_pair(a, b)))
+    assert sorted(pairs.residuals().tolist()) == pytest.approx(sorted(slow_pair(a, b)))
+    assert len(pairs.depths()) == len(pairs.residuals())
+    assert distance.positions_over(pairs, -1.0).tolist() == list(range(5))
     back = distance.pair(b, a)
     assert distance.mae_k(pairs) == pytest.approx(distance.mae_k(back))
     assert distance.max_abs(pairs) == pytest.approx(max(map(abs, slow_pair(a, b))))
@@ -124,6 +126,7 @@ def test_a_censored_token_within_the_floor_is_no_evidence() -> None:
     a = make([1], [-0.1], [[1, 2]], [[-0.1, -4.0]])
     b = make([1], [-0.1], [[1, 3]], [[-0.1, -4.0]])
     assert distance.mae_k(distance.pair(a, b)) == 0.0
+    assert len(distance.pair(a, b).residuals()) == 1
     high = make([1], [-1.0], [[1, 2]], [[-1.0, -0.5]])
     low = make([1], [-1.0], [[1, 3]], [[-1.0, -4.0]])
     assert distance.max_abs(distance.pair(high, low)) == pytest.approx(3.5)
@@ -150,11 +153,9 @@ def test_tz_equals_the_plain_form(seed: int) -> None:
     ids = draw(z, Sampler(1.0), seed)
     pairs = distance.pair(record(z, ids, 6), record(noisy(z, seed, 0.1), ids, 9))
     terms = []
-    for e, v, r, used in zip(pairs.e.flat, pairs.v.flat, pairs.residual.flat, pairs.used.flat, strict=True):
-        if used:
-            depth = v if math.isnan(e) else e
-            scale = 0.05 if depth < -6.0 else 0.04 if depth < -3.0 else 0.03
-            terms.append(math.log(1 + (r / scale) ** 2 / 4))
+    for depth, r in zip(pairs.depths(), pairs.residuals(), strict=True):
+        scale = 0.05 if depth < -6.0 else 0.04 if depth < -3.0 else 0.03
+        terms.append(math.log(1 + (r / scale) ** 2 / 4))
     assert distance.tz(pairs, FLAT) == pytest.approx(sum(terms) / len(terms))
     assert np.nanmean(distance.worst_positions(pairs, FLAT)) > 0
 

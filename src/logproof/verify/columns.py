@@ -106,18 +106,27 @@ def sort_rows(sampled_ids: Ids, sampled_logprobs: Floats, ids: NDArray[np.float6
     return Columns(sampled_ids, np.where(silent, listed, sampled_logprobs) + 0.0, table, values + 0.0)
 
 
+def matches(left: Ids, right: Ids) -> tuple[Ids, Ids, Ids]:
+    """Equal ids of the same row: (row, column of left, column of right), each int64 [q]. NO_ID matches nothing.
+
+    left: int64 [n, a], right: int64 [n, b], ids of a row distinct.
+    """
+    equal = left.astype(np.int32)[:, :, None] == np.where(right == NO_ID, NO_ID - 1, right).astype(np.int32)[:, None, :]
+    flat = np.flatnonzero(equal)
+    pair = left.shape[1] * right.shape[1]
+    inside = flat % pair if pair else flat
+    return flat // max(pair, 1), inside // max(right.shape[1], 1), inside % max(right.shape[1], 1)
+
+
 def lookup(columns: Columns, ids: Ids) -> Floats:
     """Logprobs of the given ids at each position. ids: int64 [n, m] -> float64 [n, m], NaN where not listed.
 
     The sampled token counts as listed when its logprob was reported.
     """
+    own_ids, own = with_sampled(columns)
+    row, here, there = matches(ids, own_ids)
     out = np.full(ids.shape, np.nan)
-    real = ids != NO_ID
-    for j in range(columns.width):
-        same = (ids == columns.ids[:, j : j + 1]) & real
-        np.copyto(out, columns.logprobs[:, j : j + 1], where=same)
-    drawn = (ids == columns.sampled_ids[:, None]) & np.isnan(out)
-    np.copyto(out, columns.sampled_logprobs[:, None], where=drawn)
+    out[row, here] = own[row, there]
     return out
 
 

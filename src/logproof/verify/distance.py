@@ -12,15 +12,17 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask, floor, lookup, with_sampled
+from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask, floor, matches, with_sampled
 
 
 class Pairs(msgspec.Struct, frozen=True, eq=False):
-    """Matched entries. All arrays [n, m]: the artifact's entries (sampled included), then the verifier's others.
+    """Matched entries of n positions.
 
-    ids: int64, NO_ID where empty. e, v: nats, NaN where that side does not list the token. residual: e - v where
-    both list it; where one side lacks it, its censored residual (0 when the bound allows equality). used: cells
-    that carry a residual. both: cells that both sides list.
+    Arrays [n, m] over the artifact's entries, sampled included: ids int64, NO_ID where empty; e, v: nats, NaN where
+    that side does not list the token; residual: e - v where both list it (`both`), else the part of e above the
+    verifier's floor; used: cells that carry evidence, which a censored one does only above the floor.
+    lone_rows, lone_v, lone_residual: [q], tokens that only the verifier lists and that the artifact would have listed:
+    position, v, and minus the part of v above the artifact's floor.
     """
 
     ids: Ids
@@ -29,41 +31,55 @@ class Pairs(msgspec.Struct, frozen=True, eq=False):
     residual: Floats
     used: Mask
     both: Mask
+    lone_rows: Ids
+    lone_v: Floats
+    lone_residual: Floats
+
+    def residuals(self) -> Floats:
+        """All residuals, float64 [cells], nats."""
+        return np.concatenate((self.residual[self.used], self.lone_residual))
+
+    def depths(self) -> Floats:
+        """The logprob at which each residual was found: e, or v where the artifact lacks the token."""
+        return np.concatenate((self.e[self.used], self.lone_v))
 
 
 def pair(artifact: Columns, verifier: Columns) -> Pairs:
     """Entries of both sides, matched by id. Raises ValueError where the positions differ in number."""
     if len(artifact) != len(verifier):
         raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
-    own_ids, own = with_sampled(artifact)
-    theirs = lookup(verifier, own_ids)
+    ids, own = with_sampled(artifact)
     other_ids, other = with_sampled(verifier)
-    back = lookup(artifact, other_ids)
-    lone = np.isnan(back) & (other_ids != NO_ID)
-    ids = np.concatenate((own_ids, np.where(lone, other_ids, NO_ID)), axis=1)
-    e = np.concatenate((np.where(own_ids == NO_ID, np.nan, own), np.full(other.shape, np.nan)), axis=1)
-    v = np.concatenate((theirs, np.where(lone, other, np.nan)), axis=1)
-    return _residuals(ids, e, v, floor(artifact)[:, None], floor(verifier)[:, None])
-
-
-def _residuals(ids: Ids, e: Floats, v: Floats, e_floor: Floats, v_floor: Floats) -> Pairs:
-    has_e, has_v = ~np.isnan(e), ~np.isnan(v)
-    both = has_e & has_v
-    residual = np.zeros(e.shape)
-    np.subtract(e, v, out=residual, where=both)
-    np.copyto(residual, np.maximum(0.0, e - v_floor), where=has_e & ~has_v)
-    np.copyto(residual, -np.maximum(0.0, v - e_floor), where=has_v & ~has_e)
-    return Pairs(ids, e, v, residual, (has_e | has_v) & (ids != NO_ID), both)
+    row, here, there = matches(ids, other_ids)
+    v = np.full(ids.shape, np.nan)
+    v[row, here] = other[row, there]
+    both = ~np.isnan(v)
+    has_e = ids != NO_ID
+    e = np.where(has_e, own, np.nan)
+    residual = np.where(both, e - v, np.maximum(0.0, e - floor(verifier)[:, None]))
+    residual = np.where(has_e, residual, 0.0)
+    over = np.where(other_ids != NO_ID, other, -np.inf) - floor(artifact)[:, None]
+    over[row, there] = -np.inf
+    lone = np.nonzero(over > 0.0)
+    return Pairs(ids, e, v, residual, both | (residual > 0.0), both, lone[0], other[lone], -over[lone])
 
 
 def mae_k(pairs: Pairs) -> float:
     """Mean absolute residual, nats, >= 0; NaN without a cell. Reads easily; deep logprobs' noise dominates it."""
-    return float(np.abs(pairs.residual[pairs.used]).mean()) if pairs.used.any() else float("nan")
+    sizes = np.abs(pairs.residuals())
+    return float(sizes.mean()) if len(sizes) else float("nan")
 
 
 def max_abs(pairs: Pairs) -> float:
     """Largest absolute residual, nats; NaN without a cell. For engines that are exact (float32 on a CPU)."""
-    return float(np.abs(pairs.residual[pairs.used]).max()) if pairs.used.any() else float("nan")
+    sizes = np.abs(pairs.residuals())
+    return float(sizes.max()) if len(sizes) else float("nan")
+
+
+def positions_over(pairs: Pairs, limit: float) -> Ids:
+    """Positions, rising, that hold a residual of more than `limit` nats."""
+    own = np.flatnonzero((np.where(pairs.used, np.abs(pairs.residual), 0.0) > limit).any(axis=1))
+    return np.union1d(own, pairs.lone_rows[np.abs(pairs.lone_residual) > limit])
 
 
 class Sigma(msgspec.Struct, frozen=True):
@@ -97,15 +113,16 @@ def fit_sigma(honest: list[Pairs], bins: int = 20) -> Sigma:
 def tz(pairs: Pairs, sigma: Sigma) -> float:
     """Mean of ln(1 + z**2 / 4), z = residual / sigma(depth): >= 0, honest near 0.4, robust to single outliers.
 
-    The depth of a cell is e, or v where the artifact lacks the token. Blind to a text that another model wrote and
-    the right one scored. Calibrated scales of other prompts or another depth range mislead it.
+    Blind to a text that another model wrote and the right one scored. Calibrated scales of other prompts or another
+    depth range mislead it. NaN without a cell.
     """
-    if not pairs.used.any():
-        return float("nan")
-    depth = np.where(np.isnan(pairs.e), pairs.v, pairs.e)[pairs.used]
-    scale = np.asarray(sigma.scales)[np.searchsorted(np.asarray(sigma.edges), depth, side="right")]
-    z = pairs.residual[pairs.used] / scale
-    return float(np.log1p(z * z / 4.0).mean())
+    z = pairs.residuals() / _scale(pairs.depths(), sigma)
+    return float(np.log1p(z * z / 4.0).mean()) if len(z) else float("nan")
+
+
+def _scale(depth: Floats, sigma: Sigma) -> Floats:
+    edges = np.asarray(sigma.edges, np.float64)
+    return np.asarray(sigma.scales, np.float64)[np.searchsorted(edges, depth, side="right")]
 
 
 TAIL_LEAST = 1e-9
@@ -159,8 +176,9 @@ def _centred(values: Floats, used: Mask) -> Floats:
 
 def worst_positions(pairs: Pairs, sigma: Sigma) -> Floats:
     """Per position mean of ln(1 + z**2 / 4), float64 [n], NaN where a position carries no cell."""
-    depth = np.where(np.isnan(pairs.e), np.nan_to_num(pairs.v), pairs.e)
-    scale = np.asarray(sigma.scales)[np.searchsorted(np.asarray(sigma.edges), depth, side="right")]
-    terms = np.where(pairs.used, np.log1p((pairs.residual / scale) ** 2 / 4.0), 0.0)
-    count = pairs.used.sum(axis=1)
-    return np.where(count > 0, terms.sum(axis=1) / np.maximum(count, 1), np.nan)
+    rows = np.concatenate((np.nonzero(pairs.used)[0], pairs.lone_rows))
+    z = pairs.residuals() / _scale(pairs.depths(), sigma)
+    n = len(pairs.e)
+    count = np.bincount(rows, minlength=n)
+    total = np.bincount(rows, np.log1p(z * z / 4.0), minlength=n)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

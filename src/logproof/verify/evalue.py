@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
 from logproof.verify.columns import Floats, Ids
 
@@ -36,7 +35,7 @@ def average(log_es: Sequence[float]) -> float:
     """Log of the mean e-value: valid under any dependence. Raises ValueError for none."""
     if not log_es:
         raise ValueError("no e-values")
-    return float(special.logsumexp(np.asarray(log_es, np.float64)) - np.log(len(log_es)))
+    return float(log_sum_exp(np.asarray(log_es, np.float64), axis=0)) - float(np.log(len(log_es)))
 
 
 def e_bh(log_es: Sequence[float], level: float) -> list[bool]:
@@ -68,7 +67,7 @@ def mismatch_log_e(mismatch: Sequence[bool] | np.ndarray[tuple[int, ...], np.dty
         return np.where(np.cumsum(m) > 0, np.inf, 0.0)
     stakes = np.minimum(np.asarray(BETS), 0.99 / p0)[:, None]
     runs = np.cumsum(np.log1p(stakes * (m - p0)), axis=1)
-    return np.asarray(special.logsumexp(runs, axis=0) - np.log(len(BETS)), np.float64)
+    return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(BETS)), np.float64)
 
 
 TILTS = tuple(float(t) for t in np.geomspace(0.05, 3.0, 20))
@@ -94,13 +93,18 @@ def bins_log_e(bins: Ids, null: Floats) -> Floats:
     """
     if (null <= 0.0).any():
         raise ValueError("an honest bin share is 0; smooth the counts")
-    index = np.arange(len(null))
-    runs = []
-    for t in TILTS:
-        tilted = np.log(null) + t * index
-        gain = tilted - special.logsumexp(tilted) - np.log(null)
-        runs.append(np.cumsum(gain[bins]))
-    return np.asarray(special.logsumexp(np.array(runs), axis=0) - np.log(len(TILTS)), np.float64)
+    tilts = np.asarray(TILTS)[:, None] * np.arange(len(null))
+    tilted = np.log(null) + tilts
+    gains = tilts - log_sum_exp(tilted, axis=1)[:, None]
+    return np.asarray(log_sum_exp(np.cumsum(gains[:, bins], axis=1), axis=0) - np.log(len(TILTS)), np.float64)
+
+
+def log_sum_exp(values: Floats, axis: int) -> Floats:
+    """log of the summed exp along an axis, without overflow; -inf of nothing but -inf."""
+    top = values.max(axis=axis, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.exp(values - top).sum(axis=axis)) + top.squeeze(axis), np.float64)
 
 
 def sprt(failures: int, passes: int, p0: float, p1: float) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask
+from logproof.verify.columns import NO_ID, Columns, Floats, Ids, matches
 
 GO_PASS = 0.99
 """Similarity above which the validator's own code passes; the chain uses a bound per model."""
@@ -27,8 +27,8 @@ def go(artifact: Columns, verifier: Columns) -> float:
     _same_length(artifact, verifier)
     if not (artifact.present.any(axis=1).all() and verifier.present.any(axis=1).all()):
         return float("inf")
-    total = _terms(verifier.ids, verifier.logprobs, artifact, lone_gap=100.0, eps=1e-6).sum()
-    return float(total / _divisor(artifact))
+    terms, _ = _terms(verifier.ids, verifier.logprobs, artifact, lone_gap=100.0, eps=1e-6)
+    return float(terms.sum() / _divisor(artifact))
 
 
 def go_similarity(artifact: Columns, verifier: Columns) -> float:
@@ -41,9 +41,8 @@ def python(artifact: Columns, verifier: Columns) -> tuple[float, float]:
     if not np.array_equal(artifact.sampled_ids, verifier.sampled_ids):
         return -1.0, -1.0
     empty = ~verifier.present.any(axis=1)
-    terms = _terms(artifact.ids, artifact.logprobs, verifier, lone_gap=1.0, eps=1e-10)
+    terms, listed = _terms(artifact.ids, artifact.logprobs, verifier, lone_gap=1.0, eps=1e-10)
     terms[empty] = np.where(artifact.present[empty], 1.0, 0.0)
-    listed = int(np.count_nonzero(_listed(artifact.ids, verifier)))
     first = int(artifact.present[0].sum())
     return float((terms.sum() + 1.0) / (_divisor(artifact) + 1.0)), listed / (len(artifact) * first)
 
@@ -57,21 +56,15 @@ def _same_length(artifact: Columns, verifier: Columns) -> None:
         raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
 
 
-def _listed(ids: Ids, other: Columns) -> Mask:
-    found = np.zeros(ids.shape, np.bool_)
-    for j in range(other.width):
-        found |= ids == other.ids[:, j : j + 1]
-    return np.asarray(found & (ids != NO_ID), np.bool_)
-
-
-def _terms(ids: Ids, values: Floats, other: Columns, *, lone_gap: float, eps: float) -> Floats:
-    """One term an entry of (ids, values), each in 0 .. 0.5; entries that are not there give 0."""
+def _terms(ids: Ids, values: Floats, other: Columns, *, lone_gap: float, eps: float) -> tuple[Floats, int]:
+    """One term an entry of (ids, values), each in 0 .. 0.5, 0 for entries that are not there; how many are matched."""
     partner = np.broadcast_to(_extrapolated(other, lone_gap)[:, None], ids.shape).copy()
-    for j in range(other.width):
-        np.copyto(partner, other.logprobs[:, j : j + 1], where=(ids == other.ids[:, j : j + 1]) & (ids != NO_ID))
+    row, here, there = matches(ids, other.ids)
+    partner[row, here] = other.logprobs[row, there]
     real = ids != NO_ID
     mine = np.where(real, values, 0.0)
-    return np.where(real, np.abs(mine - partner) / (eps + np.abs(mine) + np.abs(partner)) / 2.0, 0.0)
+    terms = np.where(real, np.abs(mine - partner) / (eps + np.abs(mine) + np.abs(partner)) / 2.0, 0.0)
+    return terms, len(row)
 
 
 def _extrapolated(other: Columns, lone_gap: float) -> Floats:

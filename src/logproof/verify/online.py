@@ -86,8 +86,7 @@ def _exact(pairs: distance.Pairs, scores: dict[str, float], limit: float, n: int
     if worst <= limit:
         detail = f"all entries agree within {limit:.1e} nat (largest {worst:.1e})"
         return Finding(test="S1", outcome="pass", detail=detail, n=n, statistic=kept, blind=S1_BLIND)
-    over = (np.abs(np.where(pairs.used, pairs.residual, 0.0)) > limit).any(axis=1)
-    where = np.flatnonzero(over)
+    where = distance.positions_over(pairs, limit)
     detail = (
         f"{len(where)} of {n} positions differ by more than {limit:.1e} nat, first {where[0]}, by up to {worst:.4f}"
     )

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 from logproof.verify.columns import Columns, Floats, Ids, Mask
+from logproof.verify.evalue import log_sum_exp
 from logproof.verify.support import Sampler, Support, support
 
 
@@ -66,13 +67,15 @@ NO_MASS = 1e-6
 """Mass below what sums of float32 probabilities resolve; taken as none."""
 
 
-def outcomes(columns: Columns, sampler: Sampler, vocab_size: int | None = None) -> Outcomes:
+def outcomes(
+    columns: Columns, sampler: Sampler, vocab_size: int | None = None, kept: Support | None = None
+) -> Outcomes:
     """The claimed distribution on the best tokens and "any other". Raises ValueError for a greedy sampler.
 
-    The last column is left out: wires widen a row by the sampled token or put it in place of the last entry, and
-    outcomes may not depend on what was drawn.
+    kept: the support of these rows, where it is known already. The last column is left out: wires widen a row by the
+    sampled token or put it in place of the last entry, and outcomes may not depend on what was drawn.
     """
-    kept = support(columns, sampler, vocab_size=vocab_size)
+    kept = kept or support(columns, sampler, vocab_size=vocab_size)
     best = max(columns.width - 1, 0)
     log_z, gap = _log_z(columns, sampler, kept)
     listed = np.where(kept.cut[:, :best], -np.inf, kept.scores[:, :best] - log_z[:, None])
@@ -124,14 +127,17 @@ def tempered_log_e(drawn: Outcomes) -> Floats:
     if len(log_q) == 0:
         return np.zeros(0)
     at, x = np.arange(len(log_q)), drawn.drawn[drawn.usable]
+    own = log_q[at, x]
+    narrow = log_q.astype(np.float32)
     least = np.where(np.isneginf(log_q[:, :-1]), 0.0, log_q[:, :-1]).min(axis=1, initial=0.0)
-    runs = []
-    for c in TEMPERS:
-        tempered = log_q / c
-        tempered[:, -1] = log_q[:, -1] + least * (1.0 / c - 1.0)
-        tempered = tempered - special.logsumexp(tempered, axis=1, keepdims=True)
-        runs.append(np.cumsum(tempered[at, x] - log_q[at, x]))
-    return np.asarray(special.logsumexp(np.array(runs), axis=0) - np.log(len(TEMPERS)), np.float64)
+    runs = np.empty((len(TEMPERS), len(log_q)))
+    for i, c in enumerate(TEMPERS):
+        other = log_q[:, -1] + least * (1.0 / c - 1.0)
+        with np.errstate(divide="ignore"):
+            total = np.exp(narrow[:, :-1] * np.float32(1.0 / c)).sum(axis=1, dtype=np.float64) + np.exp(other)
+        chosen = np.where(x == log_q.shape[1] - 1, other, own / c)
+        runs[i] = np.cumsum(chosen - np.log(total) - own)
+    return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(TEMPERS)), np.float64)
 
 
 def likelihood_ratio_log_e(claimed: Floats, alternative: Floats) -> Floats:

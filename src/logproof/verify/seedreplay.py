@@ -58,12 +58,15 @@ def redraw(
     *,
     step: float = 0.0,
     vocab_size: int | None = None,
+    kept: Support | None = None,
 ) -> Redraw:
     """Repeat the draw on these logprobs. step: largest rounding error of a recorded logprob, nats.
 
+    kept: the support of these rows, where it is known already.
+
     Raises UsageError for a profile without a replay, ValueError for a greedy sampler.
     """
-    kept = support(columns, sampler, slack=step + 1e-6, vocab_size=vocab_size)
+    kept = kept or support(columns, sampler, slack=step + 1e-6, vocab_size=vocab_size)
     noise = gumbel(chosen, seed, kept.ids, prompt_tokens)
     return _margins(kept, noise, chosen.tolerance / sampler.temperature + 2.0 * step / sampler.temperature)
 
