@@ -19,6 +19,7 @@ from logproof.cli import progress
 from logproof.cli.main import run
 from logproof.eval.parity import Channel, Pair, Side, judge
 from logproof.eval.runner import Runner
+from logproof.eval.spread import EDGES, Spread
 from logproof.records.store import RunStore
 
 KEY = "sk-test-ABC123XYZ"
@@ -242,6 +243,17 @@ def test_parity_shows_the_first_difference(url: str, engine: ToyEngine, capsys: 
     assert "first difference: arc_easy_ppl own_test_01, option 0: position" in shown
     assert "- input: max |difference| 0.5 nat" in shown
     assert "they differ" in shown
+
+
+def test_no_maximum_is_shown_where_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    a = Side("a", {"t": {"acc": 0.5}}, {"t": 0})
+    pair = Pair(
+        Channel(9, spread=Spread([9] + [0] * len(EDGES))), Channel(), Channel(225, unknown_meaning=225), samples=1
+    )
+    parity_command.show(judge(a, a, pair, 0.0), False)
+    rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    most = {row[1]: row[5] for row in rows if row[0] == "A, B"}
+    assert most == {"input": "0", "labels": "", "sampled": ""}
 
 
 def test_noise_and_absent_scores_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,4 +184,5 @@ def _figures(channel: Channel) -> list[str]:
     unlike = channel.unlike + channel.unknown_meaning
     mean, most = channel.spread.mean, channel.spread.bound(0.9)
     sizes = ["" if mean is None else f"{mean:.3g}", "" if most is None else f"<= {most:g}"]
-    return [str(channel.tokens), *sizes, f"{channel.max_difference:.3g}", ids, texts, str(unlike)]
+    greatest = "" if mean is None else f"{channel.max_difference:.3g}"
+    return [str(channel.tokens), *sizes, greatest, ids, texts, str(unlike)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 import sys
 
 import msgspec
@@ -10,6 +12,10 @@ import numpy as np
 from rich.console import Console
 
 from logproof.errors import clip
+
+# Python sets a stream that the caller closed to None; what is printed then goes nowhere.
+sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(os.devnull, "w"))
+sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(os.devnull, "w"))
 
 PIPED_WIDTH = 240
 """Columns of a table that no terminal shows: wide enough that nothing is cut short."""
