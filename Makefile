@@ -12,9 +12,11 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEV    := $(VENV)/.dev
 READY  := $(VENV)/.engine
+JUDGE  := .venv-judge
+JUDGED := $(JUDGE)/.ready
 SGLANG := $(VENV)/.sglang
 
-.PHONY: demo test test-fast lint format bench docs clean venv engine
+.PHONY: demo test test-fast lint format bench docs clean venv engine judge
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -36,17 +38,18 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+bench: $(READY) $(JUDGED)
 	$(BIN)/python bench/run.py $(ARGS)
 
 docs: $(DEV)
 	$(BIN)/python scripts/make_docs.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+	rm -rf $(VENV) $(JUDGE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
 
 venv: $(DEV)
 engine: $(READY)
+judge: $(JUDGED)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -66,4 +69,12 @@ $(READY): requirements/engine-cpu.txt requirements/model.txt $(DEV)
 
 $(SGLANG): requirements/sglang-cpu.txt $(READY)
 	$(PIP) --no-deps -r requirements/sglang-cpu.txt
+	@touch $@
+
+# The judge's environment sees the packages of .venv behind its own, so the two share torch and transformers.
+$(JUDGED): requirements/judge.txt $(READY)
+	$(PYTHON) -m venv $(JUDGE)
+	$(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
+		"$$($(JUDGE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
+	$(JUDGE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/judge.txt
 	@touch $@
