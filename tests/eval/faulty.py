@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from fakes.faults import Faults, allowed
 from logproof.eval.pool import open_pool
@@ -86,7 +87,10 @@ def _run(
 
 def _numbers(store: StoreReader, sample: Any) -> Any:
     """All that a sample says: scores, what they came from, and the columns of its calls."""
-    calls = {c.part: {name: list(column) for name, column in c.columns.items()} for c in store.calls(sample.key)}
+    calls = {
+        c.part: {name: np.asarray(column).tolist() for name, column in c.columns.items()}
+        for c in store.calls(sample.key)
+    }
     return [sample.scores, sample.gold, sample.output, calls]
 
 
