@@ -19,11 +19,15 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from types import SimpleNamespace, TracebackType
 from typing import Protocol, Self
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 from yarl import URL
 
 from logproof.errors import EndpointError, InvalidRequest, TransportError, UsageError
@@ -46,6 +50,10 @@ _PATH = re.compile(r"/[!-~]*")
 _READ_BUFFER = 2**18
 _ONE_PIECE = 2**20
 """Bodies up to this size are written at once; aiohttp warns about larger ones."""
+
+
+_LINK: ContextVar[SimpleNamespace] = ContextVar("link")
+"""The attempt that this task makes. fresh: whether it opened, or was opening, a connection of its own."""
 
 
 class Sender(Protocol):
@@ -150,9 +158,10 @@ class Transport:
             raise RuntimeError("a Transport sends only inside `async with`")
         limits = Limits(self.endpoint.timeouts)
         link = SimpleNamespace(fresh=False)
+        _LINK.set(link)
         try:
             async with limits.timer:
-                return await self._exchange(self._session, request, number, limits, link)
+                return await self._exchange(self._session, request, number, limits)
         except aiohttp.ConnectionTimeoutError:
             return _Failure(limits.fired("connect"), code=CONNECTION)
         except TimeoutError:
@@ -164,7 +173,7 @@ class Transport:
             return _Failure(error, code=FINAL)
 
     async def _exchange(
-        self, session: aiohttp.ClientSession, request: WireRequest, number: int, limits: Limits, link: SimpleNamespace
+        self, session: aiohttp.ClientSession, request: WireRequest, number: int, limits: Limits
     ) -> WireReply | _Failure:
         body = request.body if len(request.body) <= _ONE_PIECE else io.BytesIO(request.body)
         async with session.request(
@@ -173,7 +182,6 @@ class Transport:
             data=body or None,
             headers=request.headers,
             allow_redirects=False,
-            trace_request_ctx=link,
         ) as response:
             limits.head()
             headers = tuple((name.lower(), value) for name, value in response.headers.items())
@@ -263,10 +271,8 @@ class _Collector:
 
 def _session(endpoint: Endpoint) -> aiohttp.ClientSession:
     """A session whose connections are limited by admission alone."""
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_create_start.append(_mark_fresh)
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S, ssl=_tls(endpoint.verify)),
+        connector=_Connector(limit=0, keepalive_timeout=_KEEP_IDLE_S, ssl=_tls(endpoint.verify)),
         timeout=aiohttp.ClientTimeout(total=None, connect=endpoint.timeouts.connect),
         headers={
             "Content-Type": "application/json",
@@ -276,13 +282,26 @@ def _session(endpoint: Endpoint) -> aiohttp.ClientSession:
         },
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER,
-        trace_configs=[trace],
     )
 
 
-async def _mark_fresh(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
-    """The attempt opened a connection of its own."""
-    context.trace_request_ctx.fresh = True
+class _Connector(aiohttp.TCPConnector):
+    """Tells each attempt whether its connection was made for it; a trace would say so too, at a tenth of a call."""
+
+    def __init__(self, *, limit: int, keepalive_timeout: float, ssl: ssl.SSLContext | bool) -> None:
+        super().__init__(limit=limit, keepalive_timeout=keepalive_timeout, ssl=ssl)
+        self._known: WeakSet[asyncio.BaseTransport] = WeakSet()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        link = _LINK.get()
+        link.fresh = True
+        connection = await super().connect(req, traces, timeout)
+        if connection.transport is not None:
+            link.fresh = connection.transport not in self._known
+            self._known.add(connection.transport)
+        return connection
 
 
 def _tls(verify: bool | str) -> ssl.SSLContext | bool:
