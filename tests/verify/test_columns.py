@@ -80,7 +80,7 @@ def test_floor_survives_rounded_logprobs_that_hold_all_the_mass() -> None:
     assert cols.floor(c)[0] == pytest.approx(-12.0)
 
 
-def test_with_sampled_adds_the_token_only_where_it_is_apart() -> None:
-    ids, values = cols.with_sampled(cols.make([4, 9], [-1.0, -5.0], [[4], [4]], [[-1.0], [-1.0]]))
+def test_entries_add_the_token_only_where_it_is_apart() -> None:
+    ids, values = cols.make([4, 9], [-1.0, -5.0], [[4], [4]], [[-1.0], [-1.0]]).entries
     assert ids.tolist() == [[4, cols.NO_ID], [4, 9]]
     assert values.tolist() == [[-1.0, -np.inf], [-1.0, -5.0]]

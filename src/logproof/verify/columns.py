@@ -8,6 +8,7 @@ so nothing may be concluded from the sampled token's presence about tokens that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -21,7 +22,7 @@ NO_ID = -1
 """Fills rows that hold fewer entries than the widest; its logprob is -inf. It never enters a sum."""
 
 
-class Columns(msgspec.Struct, frozen=True, eq=False):
+class Columns(msgspec.Struct, frozen=True, eq=False, dict=True):
     """n positions of at most w entries.
 
     sampled_ids: int64 [n]. sampled_logprobs: float64 [n] in nats, NaN where unreported.
@@ -46,6 +47,36 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     def present(self) -> Mask:
         """bool [n, w]: which cells hold an entry."""
         return np.not_equal(self.ids, NO_ID)
+
+    @cached_property
+    def entries(self) -> tuple[Ids, Floats]:
+        """ids [n, w + 1] and logprobs [n, w + 1]: the rows, and the sampled token last where it is apart.
+
+        The last cell is NO_ID / -inf where the sampled token is listed already or its logprob is unreported.
+        """
+        there = self.listed | np.isnan(self.sampled_logprobs)
+        extra_id = np.where(there, NO_ID, self.sampled_ids)
+        extra = np.where(there, -np.inf, self.sampled_logprobs)
+        return (
+            np.concatenate((self.ids, extra_id[:, None]), axis=1),
+            np.concatenate((self.logprobs, extra[:, None]), axis=1),
+        )
+
+    @cached_property
+    def listed(self) -> Mask:
+        """bool [n]: the row lists the sampled token."""
+        return np.asarray((self.ids == self.sampled_ids[:, None]).any(axis=1), np.bool_)
+
+    @cached_property
+    def mass(self) -> Floats:
+        """Summed probability of all known tokens, float64 [n]; a little above 1 by rounding at times."""
+        return np.asarray(np.exp(self.entries[1]).sum(axis=1), np.float64)
+
+    @cached_property
+    def least(self) -> Floats:
+        """The least listed logprob other than the sampled token's, float64 [n], infinity where there is none."""
+        others = (self.ids != NO_ID) & (self.ids != self.sampled_ids[:, None])
+        return np.asarray(np.where(others, self.logprobs, np.inf).min(axis=1, initial=np.inf), np.float64)
 
     def head(self, n: int) -> Columns:
         """The first n positions."""
@@ -123,7 +154,7 @@ def lookup(columns: Columns, ids: Ids) -> Floats:
 
     The sampled token counts as listed when its logprob was reported.
     """
-    own_ids, own = with_sampled(columns)
+    own_ids, own = columns.entries
     row, here, there = matches(ids, own_ids)
     out = np.full(ids.shape, np.nan)
     out[row, here] = own[row, there]
@@ -136,9 +167,7 @@ def floor(columns: Columns) -> Floats:
     The least listed logprob other than the sampled token's (which a wire may put in place of the last entry),
     and never more than the log of the mass that the listed tokens leave over. Sound for any row of best tokens.
     """
-    others = columns.present & (columns.ids != columns.sampled_ids[:, None])
-    least = np.where(others, columns.logprobs, np.inf).min(axis=1, initial=np.inf)
-    return np.asarray(np.minimum(np.minimum(least, 0.0), log_rest(columns)), np.float64)
+    return np.asarray(np.minimum(np.minimum(columns.least, 0.0), log_rest(columns)), np.float64)
 
 
 REST_SLACK = 1e-3
@@ -147,18 +176,4 @@ REST_SLACK = 1e-3
 
 def log_rest(columns: Columns, slack: float = REST_SLACK) -> Floats:
     """Log of an upper bound of the mass that a row does not list, float64 [n]. slack: error of the listed mass, > 0."""
-    listed = np.exp(columns.logprobs).sum(axis=1)
-    apart = ~(columns.ids == columns.sampled_ids[:, None]).any(axis=1) & ~np.isnan(columns.sampled_logprobs)
-    listed = listed + np.where(apart, np.exp(np.nan_to_num(columns.sampled_logprobs, nan=-np.inf)), 0.0)
-    return np.asarray(np.log(np.maximum(1.0 - listed, 0.0) + slack), np.float64)
-
-
-def with_sampled(columns: Columns) -> tuple[Ids, Floats]:
-    """ids [n, w + 1] and logprobs [n, w + 1]: the rows with the sampled token as a last entry where it is apart.
-
-    The last cell is NO_ID / -inf where the sampled token is listed already or its logprob is unreported.
-    """
-    listed = (columns.ids == columns.sampled_ids[:, None]).any(axis=1) | np.isnan(columns.sampled_logprobs)
-    extra_id = np.where(listed, NO_ID, columns.sampled_ids)
-    extra = np.where(listed, -np.inf, columns.sampled_logprobs)
-    return np.column_stack((columns.ids, extra_id)), np.column_stack((columns.logprobs, extra))
+    return np.asarray(np.log(np.maximum(1.0 - columns.mass, 0.0) + slack), np.float64)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask, floor, matches, with_sampled
+from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask, floor, matches
 
 
 class Pairs(msgspec.Struct, frozen=True, eq=False):
@@ -48,8 +48,8 @@ def pair(artifact: Columns, verifier: Columns) -> Pairs:
     """Entries of both sides, matched by id. Raises ValueError where the positions differ in number."""
     if len(artifact) != len(verifier):
         raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
-    ids, own = with_sampled(artifact)
-    other_ids, other = with_sampled(verifier)
+    ids, own = artifact.entries
+    other_ids, other = verifier.entries
     row, here, there = matches(ids, other_ids)
     v = np.full(ids.shape, np.nan)
     v[row, here] = other[row, there]

@@ -6,6 +6,8 @@ MT19937 (Matsumoto, Nishimura 1998); how vLLM's samplers feed them was read in t
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,13 +33,16 @@ def mt19937(seed: int, count: int) -> U32:
     return stream.randint(0, 2**32, size=count, dtype=np.uint32)
 
 
+@lru_cache(maxsize=256)
 def cpu_step_seeds(seed: int, steps: int) -> U64:
     """torch.randint(0, 2**31, (1,), dtype=int64) drawn `steps` times from a CPU generator with this seed.
 
-    Each draw takes two words; the low 31 bits of the second remain.
+    Each draw takes two words; the low 31 bits of the second remain. The array is shared and cannot be written.
     """
     words = mt19937(seed, 2 * steps)
-    return (words[1::2] & np.uint32(0x7FFFFFFF)).astype(np.uint64)
+    drawn = (words[1::2] & np.uint32(0x7FFFFFFF)).astype(np.uint64)
+    drawn.flags.writeable = False
+    return drawn
 
 
 def splitmix_gumbel(step_seeds: U64, ids: Ids) -> Floats:

@@ -1,8 +1,7 @@
 """Replay: what does a trusted engine say about an artifact's own tokens?
 
 * prefill: one prompt-scoring request over prompt and completion ids, on any stock engine that scores id prompts. It
-gives
-  raw logprobs of every token and needs no plugin.
+  gives raw logprobs of every token and needs no plugin.
 * decode: the replay plugin (or native trace) makes the engine emit the recorded ids and report its own distribution
   there; the only way to processed logprobs.
 The reply must hold the ids that were sent, else there is no replay. Whatever could bend one is cleared: stops, minimum

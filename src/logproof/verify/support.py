@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from logproof.verify.artifact import Sampling
-from logproof.verify.columns import Columns, Floats, Ids, Mask, floor, log_rest, with_sampled
+from logproof.verify.columns import Columns, Floats, Ids, Mask, floor, log_rest
 
 GREEDY_BELOW = 1e-5
 """Temperatures below it are greedy, as vLLM takes them."""
@@ -116,7 +116,7 @@ def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_siz
     """
     if sampler.greedy:
         raise ValueError("a greedy sampler has no support; sampling.greedy_gaps judges it")
-    ids, logprobs = with_sampled(columns)
+    ids, logprobs = columns.entries
     scores = logprobs / sampler.temperature
     margin = 2.0 * slack / sampler.temperature
     tail, least_tail = _tail(columns, sampler, margin, vocab_size), _least_tail(columns, sampler, margin, vocab_size)
@@ -146,8 +146,7 @@ def _cuts_unsorted(scores: Floats, sampler: Sampler, margin: float, tails: tuple
 def _rank_unknown(columns: Columns, sampler: Sampler, same: Mask) -> Mask:
     """Cells of a sampled token below all others where fewer others than top_k are listed: its rank may be any."""
     others = columns.present & (columns.ids != columns.sampled_ids[:, None])
-    least = np.where(others, columns.logprobs, np.inf).min(axis=1, initial=np.inf)
-    open_rank = (others.sum(axis=1) < sampler.top_k) & (columns.sampled_logprobs < least)
+    open_rank = (others.sum(axis=1) < sampler.top_k) & (columns.sampled_logprobs < columns.least)
     return np.asarray(same & open_rank[:, None], np.bool_)
 
 
