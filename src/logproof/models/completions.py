@@ -8,6 +8,7 @@ and `prompt_token_ids` sit in each choice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 
 import msgspec
@@ -190,12 +191,17 @@ def lift_finish(wire: WireChoice) -> Finish:
     return Finish(reason, wire.finish_reason, wire.stop_reason)
 
 
-class Columns(msgspec.Struct, gc=False):
+class Columns(msgspec.Struct, dict=True):
     """The three parallel lists of a completions `logprobs` object, checked to be equally long."""
 
     tokens: list[str]
     values: list[float | None]
     top: list[dict[str, float] | None] | None
+
+    @cached_property
+    def ids(self) -> list[int] | None:
+        """Ids of the tokens; see `token_ids`."""
+        return token_ids(self.tokens)
 
 
 def read_logprobs(wire: WireChoice, width: int) -> Columns:
@@ -245,7 +251,7 @@ def sampled_tokens(request: Request, found: Columns, meaning: Meaning, path: str
     A top map short of its width, or with another value for the sampled token, is refused.
     """
     width = request.scoring.sampled or 0
-    ids = token_ids(found.tokens)
+    ids = found.ids
     values = columns.logprobs(found.values, f"{path}/token_logprobs")
     top = top_maps(found, width, ids, f"{path}/top_logprobs") if width else None
     return Tokens(

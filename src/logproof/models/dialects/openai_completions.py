@@ -224,7 +224,7 @@ def lift_echo(request: Request, head: Columns, wire: WireChoice) -> Tokens:
         raise BadReply(
             "the first prompt token is scored: this server's echo is shifted", path=f"{path}/token_logprobs/0"
         )
-    keyed = completions.token_ids(head.tokens)
+    keyed = head.ids
     raw_ids = wire.prompt_token_ids if wire.prompt_token_ids is not None else keyed
     if raw_ids is not None:
         columns.same_length(path, len(raw_ids), len(head.tokens), "prompt token ids")

@@ -206,7 +206,7 @@ def _lift_sampled(request: Request, wire: WireChoice) -> tuple[Tokens | None, La
         return None, None
     path = f"/choices/{wire.index}/logprobs"
     found = completions.read_logprobs(wire, scoring.sampled or 0)
-    if scoring.top_by != "text" and found.tokens and completions.token_ids(found.tokens) is None:
+    if scoring.top_by != "text" and found.tokens and found.ids is None:
         raise BadReply("tokens came as texts, ids were asked", path=f"{path}/tokens")
     meaning = _meaning(request)
     tokens = completions.sampled_tokens(request, found, meaning, path) if scoring.sampled is not None else None
