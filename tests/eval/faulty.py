@@ -86,11 +86,14 @@ def _run(
 
 
 def _numbers(store: StoreReader, sample: Any) -> Any:
-    """All that a sample says: scores, what they came from, and the columns of its calls."""
-    calls = {
-        c.part: {name: np.asarray(column).tolist() for name, column in c.columns.items()}
-        for c in store.calls(sample.key)
-    }
+    """All that a sample says: scores, what they came from, and the columns of its calls.
+
+    The one token drawn beside label scores is thrown away, and an engine may draw another each time.
+    """
+    calls = {}
+    for call in store.calls(sample.key):
+        columns = {name: np.asarray(column).tolist() for name, column in call.columns.items()}
+        calls[call.part] = {k: v for k, v in columns.items() if (call.part, k) != ("labels", "0.token_ids")}
     return [sample.scores, sample.gold, sample.output, calls]
 
 
