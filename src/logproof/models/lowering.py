@@ -92,8 +92,8 @@ class Ledger:
 
     def refuse_all(self, leaves: Mapping[str, str]) -> None:
         """Refuse each of {leaf: reason}."""
-        for leaf, reason in leaves.items():
-            self.refuse(leaf, reason)
+        for leaf in [leaf for leaf in self.active if leaf in leaves]:
+            self.refuse(leaf, leaves[leaf])
 
     def constant(self, pointer: str, value: object, reason: str) -> None:
         """Put a value into the body that no leaf asked for."""
@@ -145,7 +145,7 @@ class Ledger:
         if pointer in others:
             return
         self._sent = [(at, value) for at, value in self._sent if at != pointer]
-        *parents, last = [_unescape(p) for p in pointer.split("/")[1:]]
+        *parents, last = _parts(pointer)
         node: object = self.body
         for key in parents:
             node = node.get(key) if isinstance(node, dict) else None
@@ -153,7 +153,7 @@ class Ledger:
             node.pop(last, None)
 
     def _put(self, pointer: str, value: object) -> None:
-        *parents, last = [_unescape(p) for p in pointer.split("/")[1:]]
+        *parents, last = _parts(pointer)
         node = self.body
         for key in parents:
             child = node.setdefault(key, {})
@@ -190,8 +190,7 @@ class Ledger:
 def resolve(body: object, pointer: str) -> object:
     """The value at a JSON pointer (RFC 6901) of dicts and lists. Raises KeyError where there is none."""
     node = body
-    for part in pointer.split("/")[1:]:
-        key = _unescape(part)
+    for key in _parts(pointer):
         if isinstance(node, dict):
             node = node[key]
         elif isinstance(node, (list, tuple)) and key.isdecimal() and int(key) < len(node):
@@ -215,8 +214,10 @@ def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _unescape(key: str) -> str:
-    return key.replace("~1", "/").replace("~0", "~")
+def _parts(pointer: str) -> list[str]:
+    """The keys of a JSON pointer."""
+    parts = pointer.split("/")[1:]
+    return [key.replace("~1", "/").replace("~0", "~") for key in parts] if "~" in pointer else parts
 
 
 _SUCCESSORS = {

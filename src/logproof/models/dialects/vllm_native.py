@@ -122,9 +122,15 @@ class VLLMNative(Dialect):
         return completions.envelope(reply, choices, prompt, prompt.ids if prompt is not None else None)
 
 
+_SAMPLING = {
+    f"sampling.{name}": f"/{name}"
+    for name in ("temperature", "top_p", "top_k", "seed", "n", "frequency_penalty", "presence_penalty")
+}
+
+
 def _lower_sampling(request: Request, ledger: Ledger) -> None:
-    for name in ("temperature", "top_p", "top_k", "seed", "n", "frequency_penalty", "presence_penalty"):
-        ledger.send(f"sampling.{name}", f"/{name}")
+    for leaf, pointer in _SAMPLING.items():
+        ledger.send(leaf, pointer)
     if request.sampling.seed == -1:
         ledger.refuse("sampling.seed", "vLLM takes -1 for no seed at all; choose another")
     if request.choices > 1 and request.sampling.temperature == 0:
