@@ -12,7 +12,7 @@ import pytest
 
 from fakes.server import FakeServer, Reply
 from logproof.cli import access, main
-from logproof.cli.printing import err, out, print_json
+from logproof.cli.printing import err, out, print_json, visible
 from models import served, wires
 
 KEY = "sk-test-ABC123"
@@ -352,3 +352,12 @@ def test_exit_codes_pass_through(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(SystemExit) as caught:
         main.main()
     assert caught.value.code == 2
+
+
+def test_control_characters_of_a_reply_are_shown_not_obeyed() -> None:
+    assert visible("a\x1b[31mb\n\tc") == "a\\x1b[31mb\n\tc"
+
+
+def test_an_argument_that_is_no_text_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["score", "a\udcff b", "--model", "http://127.0.0.1:9"]) == 3
+    assert "not valid UTF-8" in capsys.readouterr().err

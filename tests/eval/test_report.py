@@ -198,3 +198,11 @@ def test_another_run_never_overwrites_or_mixes(tmp_path: Path) -> None:
         stored(tmp_path / "run", conn, "gsm8k_gen", limit="1")
     with pytest.raises(ResumeRefused, match=r"settings\.gsm8k_gen\.temperature"):
         stored(tmp_path / "run", conn, "gsm8k_gen", limit="1", temperature=0.7, resume=True)
+
+
+def test_replies_that_name_another_model_are_suspect(tmp_path: Path) -> None:
+    engine = ToyEngine()
+    engine.behave = lambda body: {**engine.answer(body), "model": "other"}
+    made = stored(tmp_path / "run", connection(engine), "gsm8k_gen", limit="2").report
+    assert made.status == "suspect"
+    assert "toy was asked, the replies name other" in made.suspect[0]

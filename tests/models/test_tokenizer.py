@@ -132,3 +132,19 @@ def test_a_prompt_without_ids_keeps_its_unknown_first_text() -> None:
     filled_prompt = filled(Response((), Usage(), prompt=prompt), Input(text="xa")).prompt
     assert filled_prompt is not None
     assert filled_prompt.texts == (None, "a")
+
+
+def _scored(ids: tuple[int, ...], texts_: tuple[str | None, ...]) -> Response:
+    prompt = Tokens(np.array([np.nan, *[-1.0] * (len(ids) - 1)]), "raw", ids=np.array(ids), texts=texts_)
+    return Response((), Usage(), prompt=prompt)
+
+
+def test_a_prompt_whose_texts_do_not_join_must_have_the_ids_of_the_text() -> None:
+    request = Request("m", Input(text="abc"))
+    made = ServerTokenizer(Served(), "m")
+    whole = asyncio.run(made.encode("abc"))
+    asyncio.run(texts.check_prompt(_scored(whole, (None, *"x" * (len(whole) - 1))), request, made))
+    with pytest.raises(BadReply, match="not those of the prompt"):
+        asyncio.run(texts.check_prompt(_scored((9, 8), (None, "x")), request, made))
+    asyncio.run(texts.check_prompt(_scored((9, 8), ("ab", "c")), request, made))
+    asyncio.run(texts.check_prompt(Response((), Usage()), request, made))

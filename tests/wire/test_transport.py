@@ -578,3 +578,21 @@ def test_many_threads_of_faults_end_in_right_answers(fake: FakeServer) -> None:
 
     replies = work(fake.url, job, policy=RetryPolicy(attempts=12), limit=8)
     assert [json.loads(body)["n"] for body in replies] == list(range(60))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_key_that_a_reply_repeats_is_masked(stream: bool) -> None:
+    key = "sk-test-ABC123"
+    events = [{"data": f'{{"model": "{key}"}}'}, {"data": "[DONE]"}]
+    with FakeServer() as fake:
+        fake.on("/x", Reply(events=[e["data"] for e in events]) if stream else {"model": key, "text": "kept"})
+
+        async def send() -> WireReply:
+            async with Transport(endpoint(fake.url, key=key)) as transport:
+                return await transport.send(WireRequest("/x", b"{}", stream=stream))
+
+        reply = asyncio.run(send())
+    assert key.encode() not in reply.body
+    assert b"redacted" in reply.body
+    assert key not in "".join(e.data for e in reply.events or ())
+    assert stream or b"kept" in reply.body

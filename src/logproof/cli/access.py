@@ -11,9 +11,9 @@ import msgspec
 import typer
 
 from logproof.cli import options as opt
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import out, print_json, remark, visible
 from logproof.cli.tables import facts_table, token_table
-from logproof.errors import UsageError
+from logproof.errors import UsageError, clip
 from logproof.ir.message import text_message
 from logproof.ir.request import Input, Output, Request, Sampling, Schedule, Scoring
 from logproof.models.capabilities import parse_requirement, plan
@@ -23,6 +23,9 @@ from logproof.models.dialects import dialect_ids, get_dialect
 from logproof.models.probe import probe as probe_endpoint
 from logproof.wire.recording import RecordingSender
 from logproof.wire.transport import Transport
+
+SURROGATES = range(0xD800, 0xE000)
+"""Code points that stand for bytes that are no UTF-8 in an argument."""
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
 """Largest prompt or schema file that a command reads."""
@@ -200,8 +203,8 @@ def _show_generated(call: Call, as_json: bool) -> None:
         return
     for choice in call.response.choices:
         matched = f", matched {choice.finish.matched!r}" if choice.finish.matched is not None else ""
-        remark(f"choice {choice.index}: {choice.finish.reason} ({choice.finish.raw}{matched})")
-        out.print(choice.text, markup=False)
+        remark(f"choice {choice.index}: {choice.finish.reason} ({clip(str(choice.finish.raw), 40)}{matched})")
+        out.print(visible(choice.text), markup=False)
         if choice.tokens is not None:
             out.print(token_table(choice.tokens, f"sampled, {choice.tokens.meaning} logprobs"))
 
@@ -211,6 +214,8 @@ def _prompts(texts: list[str] | None, file: Path | None) -> list[str]:
         return [_read(file)]
     if not texts or file is not None:
         raise UsageError("give a prompt, or --file" if not texts else "give a prompt or --file, not both")
+    if any(ord(c) in SURROGATES for text in texts for c in text):
+        raise UsageError("the prompt is not valid UTF-8", hint="give it in a file with --file")
     return texts
 
 

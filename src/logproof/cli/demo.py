@@ -53,7 +53,8 @@ def demo(
         finally:
             _say("engine", "down")
             stop_engine(engine)
-    out.print(f"demo: {'all as it should be' if code == 0 else 'not as it should be'}, {_since(began)}")
+    words = {0: "all as it should be", 130: "interrupted"}.get(code, "not as it should be")
+    out.print(f"demo: {words}, {_since(began)}")
     return code
 
 

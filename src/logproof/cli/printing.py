@@ -35,6 +35,11 @@ def fail(message: str, hint: str | None, code: int) -> int:
     return code
 
 
+def visible(text: str) -> str:
+    """Foreign text for a terminal: control characters but line ends and tabs are shown, not obeyed."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
 def remark(message: str) -> None:
     """Print a line that is no result."""
     err.print(message, style="dim", markup=False)

@@ -84,6 +84,7 @@ def build(reader: StoreReader, scorer: str | None = None) -> Report:
         tasks=tasks,
         suspect=(
             *_mixed(summary.models, "models"),
+            *_another(summary.models, str(provenance.model.get("name"))),
             *_mixed(summary.fingerprints, "fingerprints"),
             *([sung.suspect] if sung is not None and sung.suspect is not None else []),
             *suspects(tasks),
@@ -145,6 +146,12 @@ def _mixed(found: dict[str, int], what: str) -> list[str]:
     if len(found) < 2:
         return []
     return [f"replies came from several {what}: {', '.join(f'{name} ({n} calls)' for name, n in found.items())}"]
+
+
+def _another(models: dict[str, int], asked: str) -> list[str]:
+    """A wire that names the model in its replies must name the one that was asked."""
+    others = [name for name in models if name != asked]
+    return [f"{asked} was asked, the replies name {', '.join(others)}"] if others and asked not in models else []
 
 
 def _draws(settings: object, task: str) -> int:

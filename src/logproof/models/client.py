@@ -112,6 +112,7 @@ class Client:
         response = self.read(asked, reply)
         if self.tokenizer is not None:
             response = await texts.fill(response, asked, self.tokenizer)
+            await texts.check_prompt(response, asked, self.tokenizer)
         return Call(
             request=request,
             dialect=self.dialect.id,

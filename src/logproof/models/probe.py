@@ -122,7 +122,7 @@ async def _ask(sender: Sender, path: str) -> object:
     reply = await sender.send(WireRequest(path=path, method="GET"))
     try:
         return msgspec.json.decode(reply.body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -10,6 +10,7 @@ import asyncio
 
 import msgspec
 
+from logproof.errors import BadReply
 from logproof.ir.request import Request
 from logproof.ir.response import Ids, Response, Tokens
 from logproof.models.completions import first_text
@@ -27,6 +28,18 @@ async def fill(response: Response, request: Request, tokenizer: Tokenizer) -> Re
     if prompt is not None:
         prompt = await _with_first(_with_texts(prompt, known), request, tokenizer)
     return msgspec.structs.replace(response, choices=choices, prompt=prompt)
+
+
+async def check_prompt(response: Response, request: Request, tokenizer: Tokenizer) -> None:
+    """Refuse a scored prompt whose texts do not join to the text that was sent, unless its ids are that text's.
+
+    Raises BadReply, and what the tokenizer raises.
+    """
+    prompt, text = response.prompt, request.input.text
+    if prompt is None or text is None or prompt.ids is None or not prompt.texts or prompt.texts[0] is not None:
+        return
+    if prompt.ids.tolist() != list(await tokenizer.encode(text)):
+        raise BadReply("the scored tokens are not those of the prompt that was sent", path="/prompt_token_ids")
 
 
 def _textless(response: Response) -> set[int]:

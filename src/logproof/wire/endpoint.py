@@ -34,6 +34,7 @@ _ROUTE = re.compile(
 )
 _VERSION = re.compile(r"/v1(?:beta)?$")
 _MASKED_FROM = 4
+_CERTAIN_FROM = 8
 _MASK = "[redacted]"
 
 
@@ -105,6 +106,11 @@ class Endpoint(msgspec.Struct, frozen=True):
             name, value = ("Authorization", f"Bearer {key}") if self.auth == "bearer" else (self.auth, key)
             sent[name] = value
         return sent
+
+    def occurs_in(self, body: bytes) -> bool:
+        """Whether a body repeats the key or an extra header's value; shorter ones than 8 occur in honest text too."""
+        hidden = [value for _, value in self.headers] + ([self.key] if self.key is not None else [])
+        return any(len(s.reveal()) >= _CERTAIN_FROM and s.reveal().encode() in body for s in hidden)
 
     def mask(self, text: str) -> str:
         """`text` without the key and the extra header values, in case a server repeats them."""

@@ -161,7 +161,7 @@ def _of_json(decoded: object) -> Fault | None:
     if "message" in decoded:
         return _of_object(decoded)
     detail = decoded.get("detail")
-    if detail is None:
+    if not detail:
         return None
     return Fault(detail if isinstance(detail, str) else msgspec.json.encode(detail).decode())
 

@@ -192,7 +192,7 @@ class Transport:
             await self._read(response, limits, collected.take)
             if fault := collected.close():
                 return self._failure(fault.status or 500, headers, fault)
-            return WireReply(
+            reply = WireReply(
                 status=response.status,
                 headers=headers,
                 body=collected.body(),
@@ -201,6 +201,17 @@ class Transport:
                 attempts=number,
                 first_byte_seconds=limits.first_byte_s,
             )
+            return self._masked(reply) if self.endpoint.occurs_in(reply.body) else reply
+
+    def _masked(self, reply: WireReply) -> WireReply:
+        """A reply that repeats the key, without it: what comes after may print or store any of its texts."""
+        mask = self.endpoint.mask
+        events = reply.events
+        return msgspec.structs.replace(
+            reply,
+            body=mask(reply.body.decode(errors="surrogateescape")).encode(errors="surrogateescape"),
+            events=tuple(SseEvent(e.event, mask(e.data)) for e in events) if events is not None else None,
+        )
 
     async def _read(
         self, response: aiohttp.ClientResponse, limits: Limits, take: Callable[[bytes], bool | None]
