@@ -58,6 +58,20 @@ def test_whole_rows_decide_every_token(seed: int, sampler: Sampler) -> None:
     assert (truth == got.kept[:, :40])[(got.kept | got.cut)[:, :40]].all()
 
 
+def test_rows_whose_sampled_token_is_likelier_than_the_list_are_sorted_first() -> None:
+    c = make([9], [-0.2], [[1, 2]], [[-3.0, -4.0]])
+    got = support(c, Sampler(1.0, 1), vocab_size=20)
+    assert got.ids.tolist() == [[1, 2, 9]]
+    assert got.kept.tolist() == [[False, False, True]]
+    assert got.cut.tolist() == [[True, True, False]]
+
+
+def test_without_a_vocabulary_size_a_cold_tail_has_no_lower_bound() -> None:
+    c = record(logits(3, 1), [1, 2, 3], 4)
+    open_, known = support(c, Sampler(0.5)), support(c, Sampler(0.5), vocab_size=VOCAB)
+    assert (open_.log_z_low < known.log_z_low).all()
+
+
 def test_a_greedy_sampler_has_no_support() -> None:
     with pytest.raises(ValueError, match="greedy"):
         support(record(logits(1, 1), [1], 3), Sampler(0.0))

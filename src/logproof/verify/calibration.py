@@ -2,9 +2,8 @@
 
 Prompts, not positions, are split (positions of one text are not independent): a quarter fits the residual scales, half
 gives the scores that p-values count, a quarter is judged by the finished policy to measure its false-positive rate.
-Each
-sequence gives one score a length bucket, of a beginning whose length is drawn from the bucket, so that all lengths are
-calibrated. An engine pair that never differs by more than EXACT_BELOW is exact, and then judged by equality.
+Each sequence gives one score a length bucket, of a beginning whose length is drawn from the bucket, so that all lengths
+are calibrated. An engine pair that never differs by more than EXACT_BELOW is exact, and then judged by equality.
 """
 
 from __future__ import annotations
