@@ -45,6 +45,9 @@ def logprobs(values: Sequence[float | None], path: str, *, unscored: int = 0, se
 
 def checked(column: Floats, path: str, *, unscored: int = 0, sentinel: bool = True) -> Floats:
     """The column itself, NaN for null, after a check that it holds nothing but logprobs; see `logprobs`."""
+    scored = column[unscored:]
+    if np.isnan(column[:unscored]).all() and (len(scored) == 0 or SENTINEL < scored.min() <= scored.max() <= ROUNDING):
+        return column
     bad = ~((column <= ROUNDING) & (column > -np.inf))
     bad[:unscored] &= ~np.isnan(column[:unscored])
     if not sentinel:
@@ -64,9 +67,8 @@ def ids(values: Sequence[int], path: str) -> Ids:
         column = np.fromiter(values, np.int64, len(values))
     except OverflowError:
         raise BadReply("a number that is no token id", path=path) from None
-    bad = (column < 0) | (column >= ID_LIMIT)
-    if bad.any():
-        at = int(np.argmax(bad))
+    if len(column) and column.view(np.uint64).max() >= ID_LIMIT:
+        at = int(np.argmax((column < 0) | (column >= ID_LIMIT)))
         raise BadReply(f"{column[at]} is no token id", path=f"{path}/{at}")
     return column
 
@@ -166,6 +168,7 @@ class _Grid:
         known = [own if own is not None else (0, 0.0) for own in scored]
         self.keys, self.own = _codes(flat, [key for key, _ in known], path)
         self.own_values = np.fromiter([value for _, value in known], np.float64, len(scored))
+        self._inside: NDArray[np.bool_] | None = None
 
     def suspects(self, width: int, unique: bool) -> list[int]:
         """Positions that may not be whole, in order."""
@@ -180,32 +183,38 @@ class _Grid:
 
     def order(self) -> Ids:
         """Indexes of the flat entries, position by position, by falling value."""
-        inside, values = self._rows(self.values, -np.inf)
+        values = self._rows(self.values, -np.inf)
         rows: Ids = np.argsort(-values, axis=1, kind="stable") + self.offsets[:-1, None]
-        return rows[inside]
+        return rows[self._cells()]
 
     def _whole(self, width: int) -> NDArray[np.bool_]:
         """Whether a position holds its own token with its own value, and as its last where it stands beside k."""
-        inside, values = self._rows(self.values, -np.inf)
-        _, keys = self._rows(self.keys, -1)
-        own = inside & (keys == self.own[:, None]) & (values == self.own_values[:, None])
-        lowest = np.where(inside, values, np.inf).min(axis=1, initial=np.inf)
-        beside = (self.counts == width + 1) & (self.counts != max(width, 1))
-        whole: NDArray[np.bool_] = own.any(axis=1) & ~(beside & (self.own_values > lowest))
+        values = self._rows(self.values, np.inf)
+        own = (self._rows(self.keys, -1) == self.own[:, None]) & (values == self.own_values[:, None])
+        whole: NDArray[np.bool_] = own.any(axis=1)
+        beside = self.counts > max(width, 1)
+        if beside.any():
+            whole &= ~(beside & (self.own_values > values.min(axis=1, initial=np.inf)))
         return whole
 
     def _twice(self) -> NDArray[np.bool_]:
-        inside, keys = self._rows(self.keys, 0)
-        keys = np.sort(np.where(inside, keys, -1 - np.arange(keys.shape[1])), axis=1)
+        keys = self._rows(self.keys, 0)
+        keys = np.sort(np.where(self._cells(), keys, -1 - np.arange(keys.shape[1])), axis=1)
         twice: NDArray[np.bool_] = (keys[:, 1:] == keys[:, :-1]).any(axis=1)
         return twice
 
-    def _rows(self, column: NDArray[T], fill: float) -> tuple[NDArray[np.bool_], NDArray[T]]:
-        """(which cells hold an entry, the column with one row a position), as wide as the longest position."""
-        inside = np.arange(self.counts.max(initial=0)) < self.counts[:, None]
+    def _cells(self) -> NDArray[np.bool_]:
+        """Which cells of a row a position hold an entry; rows are as wide as the longest position."""
+        if self._inside is None:
+            self._inside = np.arange(self.counts.max(initial=0)) < self.counts[:, None]
+        return self._inside
+
+    def _rows(self, column: NDArray[T], fill: float) -> NDArray[T]:
+        """The column with one row a position."""
+        inside = self._cells()
         rows = np.full(inside.shape, fill, dtype=column.dtype)
         rows[inside] = column
-        return inside, rows
+        return rows
 
 
 def _codes(flat: Flat, own: Sequence[int | str], path: str) -> tuple[Ids, Ids]:

@@ -89,6 +89,9 @@ def _ranks(found: _Scored, values: Floats, path: str) -> Ids:
         ranks = np.array([e.rank or 0 for e in found.flat], dtype=np.int64)
     except OverflowError:
         raise BadReply("a number that is no rank", path=path) from None
+    plain = len(ranks) > 0 and ranks.min() >= 1 and values.min() > columns.SENTINEL
+    if plain and (values + np.log(ranks)).max() <= columns.ROUNDING:
+        return ranks
     sure = (ranks >= 1) & (values <= columns.ROUNDING - np.log(np.maximum(ranks, 1)))
     sure &= (ranks > 1) | (values != columns.SENTINEL)
     _check_doubtful(found, np.flatnonzero(~sure), path)
