@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 BUCKETS = (1, 16, 64, 256)
 """Least number of positions of each length bucket: 1-15, 16-63, 64-255, 256 and more."""
@@ -60,8 +60,8 @@ def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> tuple[f
     if trials == 0:
         return 0.0, 1.0
     tail = (1.0 - confidence) / 2.0
-    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, trials - hits + 1))
-    high = 1.0 if hits == trials else float(stats.beta.ppf(1.0 - tail, hits + 1, trials - hits))
+    low = 0.0 if hits == 0 else float(special.betaincinv(hits, trials - hits + 1, tail))
+    high = 1.0 if hits == trials else float(special.betaincinv(hits + 1, trials - hits, 1.0 - tail))
     return low, high
 
 
