@@ -112,7 +112,8 @@ def run(count: int) -> dict[str, float]:
         finished = asyncio.run(execute(order, Pool([connection])))
         seconds = time.perf_counter() - start
     if finished.ended.ran != count or finished.ended.failed:
-        raise SystemExit(f"{finished.ended.ran} of {count} rows ran, {finished.ended.failed} failed")
+        ended = finished.ended
+        raise SystemExit(f"{ended.ran} of {count} rows ran, {ended.failed} failed: {ended.reason}")
     return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "rate": count / seconds}
 
 

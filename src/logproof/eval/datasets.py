@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
+import numpy as np
 
 from logproof.errors import DatasetError, UsageError, clip
 from logproof.eval.rows import Row
@@ -66,26 +68,24 @@ class Dataset(Generic[R]):
         self.name = name
         self._lines = lines
         self._row_type = row_type
-        self._repeated: frozenset[str] = frozenset()
+        self._repeated: frozenset[int] = frozenset()
         self.count, self.digest = 0, ""
 
     def scan(self) -> Dataset[R]:
         """Read and check every row once. Raises DatasetError for a bad row, an id that occurs twice, or no row."""
         total = hashlib.sha256()
-        seen, repeated = set[bytes](), set[str]()
+        shorts = array("Q")
         ids: dict[bytes, int] = {}
         for doc in _read(self._lines(), self.name, self._row_type):
             self.count += 1
             total.update(doc.digest.encode())
-            short = bytes.fromhex(doc.digest[:24])
-            if short in seen:
-                repeated.add(doc.digest)
-            seen.add(short)
+            shorts.append(_short(doc.digest))
             _refuse_twin(doc, ids)
         if not self.count:
             raise DatasetError(f"{self.name} holds no row", hint="it needs at least one line of JSON")
         self.digest = total.hexdigest()
-        self._repeated = frozenset(repeated)
+        values, counts = np.unique(np.frombuffer(shorts, dtype=np.uint64), return_counts=True)
+        self._repeated = frozenset(values[counts > 1].tolist())
         return self
 
     def docs(self, limit: str | None = None) -> Iterator[Doc[R]]:
@@ -93,7 +93,7 @@ class Dataset(Generic[R]):
         copies: Counter[str] = Counter()
         kept = self.count if limit is None else count_limit(limit, self.count)
         for doc in islice(_read(self._lines(), self.name, self._row_type), kept):
-            if doc.digest in self._repeated:
+            if _short(doc.digest) in self._repeated:
                 yield msgspec.structs.replace(doc, copy=copies[doc.digest])
                 copies[doc.digest] += 1
             else:
@@ -178,6 +178,11 @@ def _read(lines: Iterable[bytes], file: str, row_type: type[R]) -> Iterator[Doc[
             raise DatasetError(f"{where}: {clip(str(error), 200)}", hint="mend or remove this row") from None
         yield Doc(index, where, row.digest(), row)
         index += 1
+
+
+def _short(digest: str) -> int:
+    """The first 64 bits of a digest: rows that share them may be copies, all others are not."""
+    return int(digest[:16], 16)
 
 
 def _refuse_twin(doc: Doc[R], ids: dict[bytes, int]) -> None:
