@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("suite", deadline=None)
+# On CI the same examples every time: what fails there fails for whoever looks into it.
+settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("suite")
 
 LIVE = Path(__file__).parent / "live"
