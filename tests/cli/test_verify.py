@@ -78,7 +78,7 @@ def invoke(*args: object) -> int:
 
 def captured(fake: FakeServer, prompts: Path, name: str = "a.jsonl") -> Path:
     path = prompts.with_name(name)
-    assert invoke("capture", prompts, "-m", fake.url, "-o", path, "-k", 10, "--eos-id", 0, *SHORT) == 0
+    assert invoke("capture", prompts, "-m", fake.url, "-o", path, "-k", 10, "--eos-id", 0, "--nonce", "n", *SHORT) == 0
     return path
 
 
@@ -156,7 +156,21 @@ def test_calibrate_writes_a_policy(
     fake: FakeServer, prompts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "p.json"
-    args = ("calibrate", prompts, "--engine", fake.url, "-o", out, "-k", 10, "--concurrencies", "2", *SHORT)
+    args = (
+        "calibrate",
+        prompts,
+        "--engine",
+        fake.url,
+        "-o",
+        out,
+        "-k",
+        10,
+        "--nonce",
+        "c",
+        "--concurrencies",
+        "2",
+        *SHORT,
+    )
     assert invoke(*args) == 0
     text = capfd.readouterr().out
     assert "an exact pair" in text
@@ -176,7 +190,7 @@ def test_calibrate_says_when_there_are_too_few_scores(
         start(noisy, Tiny(jitter=0.05))
         code = invoke(
             "calibrate", prompts, "--engine", noisy.url, "-o", tmp_path / "p.json", "-k", 10, "--no-greedy",
-            "--concurrencies", "1", *SHORT,
+            "--nonce", "c", "--concurrencies", "1", *SHORT,
         )  # fmt: skip
     assert code == 0
     assert "add prompts" in capfd.readouterr().err
@@ -191,11 +205,11 @@ def test_audit_reports(
     assert "valid" in capfd.readouterr().out
     assert "&lt;" in page.read_text()
     assert len(list(files.read(kept))) == 14
-    assert invoke(*base, *CLAIM, "--previous", record, "--json") == 0
+    assert invoke(*base, *CLAIM, "--previous", record, "--json", "--nonce", "n") == 0
     told = json.loads(capfd.readouterr().out)
     assert told["changes"] == []
     assert invoke(*base, "--previous", prompts) == 3
     with FakeServer() as fraud:
         start(fraud, Tiny(writer=2))
-        assert invoke("audit", fraud.url, *base[2:], *CLAIM, "--previous", record) == 1
+        assert invoke("audit", fraud.url, *base[2:], *CLAIM, "--previous", record, "--nonce", "n") == 1
     assert "changed: the audit was valid, is invalid" in capfd.readouterr().out

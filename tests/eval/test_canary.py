@@ -119,7 +119,7 @@ def test_other_tokens_are_a_mark_of_their_own() -> None:
         return engine.answer({**body, "prompt": "Another prompt of a model"}) if count[0] > STARTS else None
 
     engine.behave = behave
-    found = drift(sung(connection(engine), ["start", "end"]))
+    found = drift(sung(connection(engine, tokenizer=False), ["start", "end"]))
     assert found is not None
     assert found.tokens_changed
     assert found.suspect == "the canary's tokens changed (0001 end 0)"

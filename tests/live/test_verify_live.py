@@ -174,14 +174,25 @@ def test_the_commands_end_to_end(engine_url: str, tmp_path: Path, capfd: pytest.
 
     assert (
         invoke(
-            "calibrate", file, "--engine", engine_url, "-o", rules_file, "--concurrencies", "4", "--no-greedy", *claim
+            "calibrate",
+            file,
+            "--engine",
+            engine_url,
+            "-o",
+            rules_file,
+            "--concurrencies",
+            "4",
+            "--no-greedy",
+            "--nonce",
+            "c",
+            *claim,
         )
         == 0
     )
     assert "an exact pair" in capfd.readouterr().out
-    assert invoke("capture", few, "-m", engine_url, "-o", record, "--fixed", *claim) == 0
+    assert invoke("capture", few, "-m", engine_url, "-o", record, "--fixed", "--nonce", "n", *claim) == 0
     assert invoke("verify", record, "--engine", engine_url, "--policy", rules_file) == 0
     page = tmp_path / "audit.html"
-    args = ("--trusted", engine_url, "--policy", rules_file, "--prompts", few, "-o", page, *claim)
+    args = ("--trusted", engine_url, "--policy", rules_file, "--prompts", few, "-o", page, "--nonce", "a", *claim)
     assert invoke("audit", engine_url, *args) == 0
     assert page.read_text().startswith("<!doctype html>")

@@ -144,7 +144,7 @@ def test_a_prompt_whose_texts_do_not_join_must_have_the_ids_of_the_text() -> Non
     made = ServerTokenizer(Served(), "m")
     whole = asyncio.run(made.encode("abc"))
     asyncio.run(texts.check_prompt(_scored(whole, (None, *"x" * (len(whole) - 1))), request, made))
-    with pytest.raises(BadReply, match="not those of the prompt"):
+    with pytest.raises(BadReply, match="not the tokens of the prompt"):
         asyncio.run(texts.check_prompt(_scored((9, 8), (None, "x")), request, made))
     asyncio.run(texts.check_prompt(_scored((9, 8), ("ab", "c")), request, made))
     asyncio.run(texts.check_prompt(Response((), Usage()), request, made))

@@ -39,7 +39,9 @@ async def check_prompt(response: Response, request: Request, tokenizer: Tokenize
     if prompt is None or text is None or prompt.ids is None or not prompt.texts or prompt.texts[0] is not None:
         return
     if prompt.ids.tolist() != list(await tokenizer.encode(text)):
-        raise BadReply("the scored tokens are not those of the prompt that was sent", path="/prompt_token_ids")
+        raise BadReply(
+            "these are not the tokens of the prompt that was sent: it answers another request", path="/prompt_token_ids"
+        )
 
 
 def _textless(response: Response) -> set[int]:
