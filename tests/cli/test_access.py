@@ -273,6 +273,7 @@ def test_text_values_of_options_need_no_quotes(cli: Cli, fake: FakeServer) -> No
         cli("generate", PROMPT, "-m", fake.url, "--option", "cache_salt=abc", "--logprobs", 3, "--max-tokens", 3) == 0
     )
     assert served.sent(fake)[-1]["cache_salt"] == "abc"
+    assert "options.cache_salt: sent, unconfirmed" in cli.err
 
 
 def test_dialects_shows_capabilities_leaves_and_reasons(cli: Cli) -> None:

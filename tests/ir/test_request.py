@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from logproof.errors import InvalidRequest
 from logproof.ir.message import text_message
-from logproof.ir.request import Input, Output, Replay, Request, Sampling, Scoring, validate
+from logproof.ir.request import Input, Output, Replay, Request, Sampling, Scoring, id_leaves, validate
 
 GOOD = Request("m", Input(text="x"))
 
@@ -49,6 +49,8 @@ def ask(**groups: object) -> Request:
         (ask(sampling=Sampling(stop=("a", ""))), "empty string"),
         (ask(sampling=Sampling(logit_bias={1: float("inf")})), "logit_bias is not finite"),
         (ask(sampling=Sampling(logit_bias={-1: 1.0})), "no token id"),
+        (ask(options={"stop_token_ids": [3, -1]}), r"options.stop_token_ids\[1\] is no token id: -1"),
+        (ask(options={"allowed_token_ids": (2**31,)}), "options.allowed_token_ids"),
         (ask(output=Output(regex="a", choice=("b",))), "at most one of regex, choice"),
         (ask(output=Output(json_object=False)), "true or unset"),
         (ask(output=Output(choice=())), "output.choice is empty"),
@@ -85,6 +87,17 @@ def test_a_wrong_type_is_refused(group: str, field: str, value: object) -> None:
         record = msgspec.structs.replace(record, text=None)
     with pytest.raises(InvalidRequest):
         validate(ask(**{group: record}))
+
+
+@pytest.mark.parametrize("bad", [True, 1.0, "5", None, [5], -1, 2**31, 2**63])
+@pytest.mark.parametrize("name", ["stop_token_ids", "allowed_token_ids", "prompt_logprob_token_ids"])
+def test_an_option_that_holds_ids_holds_nothing_else(name: str, bad: object) -> None:
+    with pytest.raises(InvalidRequest, match=f"options.{name}"):
+        validate(ask(options={name: [5, bad]}))
+    with pytest.raises(InvalidRequest, match="list of token ids"):
+        validate(ask(options={name: "5"}))
+    validate(ask(options={name: [5, 0], "stop_token": bad}))
+    assert id_leaves(ask(options={name: [5, 0]})) == {f"options.{name}": [5, 0]}
 
 
 def test_a_request_that_holds_what_no_wire_can_is_refused() -> None:

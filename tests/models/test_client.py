@@ -30,7 +30,9 @@ from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Output, Replay, Request, Sampling, Scoring
 from logproof.ir.response import Choice, Finish, Labels, Response, Tokens, TopK, Usage
 from logproof.models import channels
-from logproof.models.client import Call, Client
+from logproof.models import client as client_module
+from logproof.models.client import Call, Client, lower
+from logproof.models.dialects import dialect_ids, get_dialect
 from logproof.models.dialects.openai_completions import OpenAICompletions
 from logproof.models.dialects.vllm_native import VLLMNative
 from logproof.wire.endpoint import endpoint
@@ -102,6 +104,68 @@ def test_every_refusal_comes_at_once_and_before_anything_is_sent(fake: FakeServe
     with pytest.raises(InvalidRequest):
         call(fake, msgspec.structs.replace(SCORE, scoring=Scoring(prompt=True)))
     assert fake.seen == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "leaf"),
+    [
+        ({"input": Input(token_ids=(1, 9)), "scoring": Scoring()}, "input.token_ids"),
+        ({"scoring": Scoring(label_ids=(9,))}, "scoring.label_ids"),
+        ({"replay": Replay((1, 9))}, "replay.token_ids"),
+        ({"sampling": Sampling(logit_bias={9: 1.0})}, "sampling.logit_bias"),
+        ({"options": {"stop_token_ids": [9]}}, "options.stop_token_ids"),
+        ({"options": {"allowed_token_ids": [9]}}, "options.allowed_token_ids"),
+    ],
+)
+@pytest.mark.parametrize("dialect", dialect_ids())
+def test_an_id_outside_the_vocabulary_is_never_sent(dialect: str, groups: dict[str, Any], leaf: str) -> None:
+    facts = Facts(engine="vllm", vocab_size=9, fields={ROUTE: ("stop_token_ids", "allowed_token_ids")})
+    with pytest.raises(RequestRefused) as caught:
+        lower(msgspec.structs.replace(SCORE, **groups), get_dialect(dialect), facts)
+    assert dict(caught.value.refusals)[leaf] == "id 9 is outside the vocabulary of 9"
+
+
+class Letters:
+    """A tokenizer of one id a letter."""
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(ord(c) for c in text)
+
+    async def decode(self, ids: Any) -> str:
+        return "".join(map(chr, ids))
+
+    async def text(self, token_id: int) -> str:
+        return chr(token_id)
+
+
+@pytest.mark.parametrize(
+    ("given", "tokenizer", "said"),
+    [
+        (Input(text="a" * 6), Letters(), "of 6 tokens"),
+        (Input(text="a" * 6), None, "no tokenizer to count"),
+        (Input(token_ids=(1,) * 6), None, "of 6 tokens"),
+    ],
+)
+def test_a_scored_prompt_above_the_limit_is_never_sent(
+    given: Input, tokenizer: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_SCORED_TOKENS", 5)
+    client = Client(wires.NoSender(), VLLMNative(), tokenizer=tokenizer)
+    with pytest.raises(InvalidRequest, match=said):
+        asyncio.run(client.call(msgspec.structs.replace(SCORE, input=given)))
+    unscored = msgspec.structs.replace(SCORE, input=given, scoring=Scoring())
+    with pytest.raises(AssertionError, match="was sent"):
+        asyncio.run(client.call(unscored))
+
+
+def test_a_bad_reply_names_the_server_that_gave_it() -> None:
+    lacking = {"choices": [{"index": 0, "text": "x", "prompt_logprobs": [None], "prompt_token_ids": [5] * 12}]}
+    with pytest.raises(BadReply, match="1 entries for 12") as caught:
+        wires.read(VLLMNative(), SCORE, lacking, Facts(engine="vllm", version="0.11.0"))
+    assert caught.value.hint == "the server is vllm 0.11.0"
+    with pytest.raises(BadReply) as caught:
+        wires.read(VLLMNative(), SCORE, lacking)
+    assert caught.value.hint is None
 
 
 def test_a_dropped_leaf_is_left_out_and_stays_on_record(fake: FakeServer) -> None:
@@ -275,6 +339,13 @@ def served(logprob: float, rival: float) -> dict[str, object]:
     top = [{"token_id:7": logprob, "token_id:8": rival}]
     logprobs = {"tokens": ["token_id:7"], "token_logprobs": [logprob], "top_logprobs": top}
     return {"choices": [{"index": 0, "text": "x", "finish_reason": "length", "logprobs": logprobs, "token_ids": [7]}]}
+
+
+def test_prompt_scores_stay_raw_whatever_the_server_reports_of_samples() -> None:
+    exchange = wires.load("vllm_native", RECORDED.stem)
+    prompt = wires.lifted(VLLMNative(), exchange, Facts(logprobs_mode="processed")).prompt
+    assert prompt is not None
+    assert prompt.meaning == "raw"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.errors import RequestRefused
-from logproof.models.lowering import Constant, Decision, Ledger, resolve
+from logproof.models.lowering import UNCONFIRMED, Constant, Decision, Ledger, resolve
 
 
 def ledger(drop: tuple[str, ...] = (), **active: object) -> Ledger:
@@ -149,6 +149,16 @@ def test_options_under_one_pointer() -> None:
     made = Ledger("d", {"options.x": 1})
     made.options(["x"], {}, "/sampling_params")
     assert made.close()[0].pointer == "/sampling_params/x"
+
+
+def test_an_option_that_is_sent_stays_unconfirmed() -> None:
+    made = Ledger("d", {"options.x": 1, "options.y": 2}, ["options.y"])
+    made.refuse("options.y", "not here")
+    made.options(["x", "y"], {})
+    assert [(d.leaf, d.kind, d.reason) for d in made.close()] == [
+        ("options.x", "sent", UNCONFIRMED),
+        ("options.y", "dropped", "not here"),
+    ]
 
 
 def test_a_near_leaf_field_is_named_by_its_leaf() -> None:

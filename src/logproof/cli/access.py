@@ -181,7 +181,7 @@ def _run(
 
 def _show_remarks(call: Call) -> None:
     for decision in call.decisions:
-        if decision.kind in ("no-op", "dropped"):
+        if decision.reason is not None:
             remark(f"{decision.leaf}: {decision.kind}, {decision.reason}")
     for mark in (*call.marks, *call.response.notes):
         remark(f"note: {mark}")

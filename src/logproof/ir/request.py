@@ -10,6 +10,7 @@ import datetime
 import decimal
 import math
 import uuid
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -172,6 +173,32 @@ def validate(request: Request) -> None:
         raise InvalidRequest(f"request: {error}") from None
     for check in (_check_free, _check_input, _check_sampling, _check_scoring, _check_output):
         check(request)
+    for leaf, ids in id_leaves(request).items():
+        _check_ids(leaf, ids)
+
+
+def id_leaves(request: Request) -> dict[str, Sequence[int]]:
+    """{leaf: token ids that it holds} of the leaves that hold any, options named `...token_ids` among them.
+
+    Engines have died of an id that they did not check. Raises InvalidRequest for such an option that is no list
+    of integers.
+    """
+    held: dict[str, Sequence[int] | None] = {
+        "input.token_ids": request.input.token_ids,
+        "scoring.label_ids": request.scoring.label_ids,
+        "replay.token_ids": request.replay.token_ids,
+        "sampling.logit_bias": tuple(request.sampling.logit_bias or ()),
+    }
+    for name, value in request.options.items():
+        if name.endswith("token_ids") and value is not None:
+            held[f"options.{name}"] = _id_list(f"options.{name}", value)
+    return {leaf: ids for leaf, ids in held.items() if ids}
+
+
+def _id_list(leaf: str, value: object) -> Sequence[int]:
+    if not isinstance(value, (list, tuple)) or any(type(t) is not int for t in value):
+        raise InvalidRequest(f"{leaf} takes a list of token ids")
+    return value
 
 
 def _require(ok: bool, message: str) -> None:
@@ -211,14 +238,11 @@ def _check_input(request: Request) -> None:
     _require(len(kinds) == 1, f"input: exactly one of text, token_ids, messages, got {kinds or 'none'}")
     _require(bool(getattr(request.input, kinds[0])), f"input.{kinds[0]} is empty: there is nothing to condition on")
     _require(request.input.suffix is None or kinds == ["text"], "input.suffix goes only with input.text")
-    _check_ids("input.token_ids", request.input.token_ids)
-    _check_ids("scoring.label_ids", request.scoring.label_ids)
-    _check_ids("replay.token_ids", request.replay.token_ids)
     _require(request.replay.token_ids != (), "replay.token_ids is empty: there is nothing to replay")
 
 
-def _check_ids(leaf: str, ids: tuple[int, ...] | None) -> None:
-    if not ids or (min(ids) >= 0 and max(ids) < 2**31):
+def _check_ids(leaf: str, ids: Sequence[int]) -> None:
+    if min(ids) >= 0 and max(ids) < 2**31:
         return
     bad = next(i for i, t in enumerate(ids) if t < 0 or t >= 2**31)
     raise InvalidRequest(f"{leaf}[{bad}] is no token id: {ids[bad]}")
@@ -234,7 +258,6 @@ def _check_sampling(request: Request) -> None:
     _require(s.max_tokens is None or s.max_tokens >= 0, "sampling.max_tokens is negative")
     _require("" not in (s.stop or ()), "sampling.stop holds an empty string")
     _require(all(math.isfinite(v) for v in (s.logit_bias or {}).values()), "sampling.logit_bias is not finite")
-    _require(all(0 <= t < 2**31 for t in (s.logit_bias or {})), "sampling.logit_bias has a key that is no token id")
 
 
 def _check_scoring(request: Request) -> None:

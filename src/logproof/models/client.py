@@ -14,9 +14,10 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from logproof.errors import BadReply, InvalidRequest
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves, without
-from logproof.ir.request import Request, validate
+from logproof.ir.request import Request, id_leaves, validate
 from logproof.ir.response import Labels, Response, Tokens
 from logproof.models import channels, texts
 from logproof.models.dialect import Dialect
@@ -26,6 +27,9 @@ from logproof.wire.message import WireReply, WireRequest
 from logproof.wire.transport import Sender
 
 T = TypeVar("T", bound=Tokens | Labels | None)
+
+MAX_SCORED_TOKENS = 65_536
+"""Longest prompt that is sent to be scored: engines have run out of memory over prompt length times vocabulary."""
 
 
 class Lowered(msgspec.Struct, frozen=True):
@@ -68,6 +72,7 @@ def lower(request: Request, dialect: Dialect, facts: Facts, drop: Collection[str
     """
     validate(request)
     ledger = Ledger(dialect.id, active_leaves(request), drop)
+    _refuse_foreign_ids(request, facts, ledger)
     dialect.lower(request, facts, ledger)
     decisions = ledger.close()
     wire = WireRequest(
@@ -77,6 +82,14 @@ def lower(request: Request, dialect: Dialect, facts: Facts, drop: Collection[str
         stream=dialect.streams(ledger),
     )
     return Lowered(wire, decisions, tuple(ledger.constants))
+
+
+def _refuse_foreign_ids(request: Request, facts: Facts, ledger: Ledger) -> None:
+    if facts.vocab_size is None:
+        return
+    for leaf, ids in id_leaves(request).items():
+        if max(ids) >= facts.vocab_size:
+            ledger.refuse(leaf, f"id {max(ids)} is outside the vocabulary of {facts.vocab_size}")
 
 
 class Client:
@@ -107,6 +120,7 @@ class Client:
         Raises UsageError kinds before I/O, EndpointError kinds after.
         """
         lowered = lower(request, self.dialect, self.facts, self.drop)
+        await self._check_size(request)
         reply = await self.sender.send(lowered.wire)
         asked = without(request, [d.leaf for d in lowered.decisions if d.kind == "dropped"])
         response = self.read(asked, reply)
@@ -125,11 +139,32 @@ class Client:
             marks=_marks(self.facts, response),
         )
 
+    async def _check_size(self, request: Request) -> None:
+        """Raise InvalidRequest for a scored prompt above the limit, or one that may be and cannot be counted."""
+        text, ids = request.input.text, request.input.token_ids
+        count = len(ids or ())
+        if request.scoring.prompt is None or max(len(text or ""), count) <= MAX_SCORED_TOKENS:
+            return
+        if text is not None and self.tokenizer is None:
+            raise InvalidRequest(f"a scored prompt of {len(text)} characters, and no tokenizer to count its tokens")
+        if text is not None and self.tokenizer is not None:
+            count = len(await self.tokenizer.encode(text))
+        if count > MAX_SCORED_TOKENS:
+            raise InvalidRequest(
+                f"a scored prompt of {count} tokens: an engine may need the logits of all at once",
+                hint=f"score it in windows of at most {MAX_SCORED_TOKENS} tokens",
+            )
+
     def read(self, request: Request, reply: WireReply) -> Response:
-        """Lift and check a reply. Raises BadReply kinds, StatusError for an error inside a 200."""
-        response = self.dialect.lift(request, self.dialect.reply_body(reply))
-        response = _as_measured(request, response, self.facts)
-        channels.check(request, response, self.facts)
+        """Lift and check a reply. Raises BadReply kinds, naming the server, StatusError for an error inside a 200."""
+        try:
+            response = self.dialect.lift(request, self.dialect.reply_body(reply))
+            response = _as_measured(request, response, self.facts)
+            channels.check(request, response, self.facts)
+        except BadReply as fault:
+            if self.facts.engine is not None:
+                fault.hint = fault.hint or f"the server is {self.facts.engine} {self.facts.version or ''}".strip()
+            raise
         return response
 
 

@@ -19,8 +19,12 @@ from logproof.errors import RequestRefused
 Kind = Literal["sent", "no-op", "refused", "dropped"]
 
 
+UNCONFIRMED = "unconfirmed, as nothing in a reply shows that it was applied"
+"""Said of every option that is sent: a server may list a field and still do nothing with it."""
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one leaf. pointer: JSON pointer in the body, for `sent`. reason: for all others.
+    """What became of one leaf. pointer: JSON pointer in the body, for `sent`. reason: for all others, and for options.
 
     instead: leaf or dialect that does what was asked, where one exists.
     """
@@ -55,15 +59,15 @@ class Ledger:
         self._decisions: dict[str, Decision] = {}
         self._sent: list[tuple[str, object]] = []
 
-    def send(self, leaf: str, pointer: str, value: object = None) -> None:
+    def send(self, leaf: str, pointer: str, value: object = None, reason: str | None = None) -> None:
         """Put a leaf's value (or `value`, its form on this wire) into the body at a JSON pointer.
 
-        A leaf that was refused or dropped before stays out of the body.
+        reason: what the caller must know of it. A leaf that was refused or dropped before stays out of the body.
         """
         if leaf not in self.active or self.stopped(leaf):
             return
         self._put(pointer, self.active[leaf] if value is None else value)
-        self._decide(Decision(leaf, "sent", pointer=pointer))
+        self._decide(Decision(leaf, "sent", pointer, reason))
 
     def covered(self, leaf: str, pointer: str) -> None:
         """Declare that an active leaf is sent within what already stands at a pointer."""
@@ -114,7 +118,7 @@ class Ledger:
                 self.refuse(leaf, f"this field belongs to a leaf: set {leaf_fields[name]}", leaf_fields[name])
             elif name in allowed and value is not None:
                 place = under if isinstance(under, str) else under.get(name, "")
-                self.send(leaf, f"{place}/{_escape(name)}", value)
+                self.send(leaf, f"{place}/{_escape(name)}", value, UNCONFIRMED)
             else:
                 self.refuse(leaf, _unknown_option(name, [*allowed, *leaf_fields], leaf_fields))
 
@@ -229,6 +233,7 @@ _SUCCESSORS = {
     "extra_body": "options (its fields are top-level fields)",
     "best_of": "sampling.n",
     "enforced_tokens": "replay.token_ids",
+    "trace_decode_token_ids": "replay.token_ids",
 }
 """Wire fields that servers no longer read, or never did, and what does their work here."""
 

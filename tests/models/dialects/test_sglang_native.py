@@ -141,8 +141,6 @@ def with_leaf(leaf: str, value: object) -> Request:
         ("options.choice", ["a"], "output.choice"),
         ("options.return_flat_raw_top_logprobs", True, "no field"),
         ("options.stop_token_ids", [49152], "vocabulary"),
-        ("options.stop_token_ids", [True], "token ids"),
-        ("options.stop_token_ids", "2", "token ids"),
         ("options.session_params", {}, "no field"),
     ],
 )

@@ -118,7 +118,7 @@ class SGLangNative(Dialect):
         _lower_scoring(request, facts, ledger)
         _lower_output(request, ledger)
         ledger.send("schedule.stream", "/stream")
-        _lower_options(request, facts, ledger)
+        _lower_options(facts, ledger)
 
     def lift(self, request: Request, body: bytes) -> Response:
         return sglang_lift.lift(request, body)
@@ -135,7 +135,7 @@ def _lower_model(request: Request, facts: Facts, ledger: Ledger) -> None:
 
 def _lower_input(request: Request, facts: Facts, ledger: Ledger) -> None:
     ids = request.input.token_ids or ()
-    _check_vocabulary("input.token_ids", ids, facts, ledger)
+    _refuse_blind("input.token_ids", facts, ledger)
     limit, wanted = facts.max_model_len, len(ids) + (request.sampling.max_tokens or 0)
     if limit is not None and wanted > limit:
         ledger.refuse("input.token_ids", f"{len(ids)} ids and the tokens asked make {wanted}, over {limit} of context")
@@ -144,14 +144,10 @@ def _lower_input(request: Request, facts: Facts, ledger: Ledger) -> None:
     ledger.constant("/return_prompt_token_ids", True, "ids are the independent count of the prompt")
 
 
-def _check_vocabulary(leaf: str, ids: Sequence[int], facts: Facts, ledger: Ledger, *, fatal: bool = True) -> None:
-    """Refuse ids outside the vocabulary; fatal ones, which end the server, also where its size is unknown."""
-    size = facts.vocab_size
-    if size is None and fatal:
+def _refuse_blind(leaf: str, facts: Facts, ledger: Ledger) -> None:
+    """Refuse ids where nothing tells which are valid; the client refuses those outside a known vocabulary."""
+    if facts.vocab_size is None:
         ledger.refuse(leaf, "an id outside the vocabulary ends the server, and its size is unknown: give vocab_size")
-    bad = next((t for t in ids if size is not None and t >= size), None)
-    if bad is not None:
-        ledger.refuse(leaf, f"id {bad} is outside the vocabulary of {size}")
 
 
 def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -161,7 +157,6 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
     if s.max_tokens is None:
         ledger.constant(f"{SAMPLING}/max_new_tokens", DEFAULT_MAX_TOKENS, "the server's default, said out loud")
     _check_ranges(request, ledger)
-    _check_vocabulary("sampling.logit_bias", tuple(s.logit_bias or ()), facts, ledger, fatal=False)
     for name in ("temperature", "top_p", "top_k", "n", "frequency_penalty", "presence_penalty"):
         ledger.send(f"sampling.{name}", f"{SAMPLING}/{name}")
     ledger.send("sampling.max_tokens", f"{SAMPLING}/max_new_tokens")
@@ -200,7 +195,6 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
     width, labels = asked_width(request), scoring.label_ids or ()
     _check_width("scoring.prompt", scoring.prompt, facts, ledger)
     _check_width("scoring.sampled", scoring.sampled, facts, ledger)
-    _check_vocabulary("scoring.label_ids", labels, facts, ledger, fatal=False)
     if request.sampling.max_tokens == 0:
         ledger.refuse("scoring.label_ids", "label scores belong to sampled tokens; ask for at least 1 token")
     ledger.send("scoring.prompt", "/top_logprobs_num", width)
@@ -257,11 +251,7 @@ def _alternatives(choices: Sequence[str]) -> str:
     return "|".join(f"({_SPECIAL.sub(_ESCAPED, c)})" for c in choices)
 
 
-def _lower_options(request: Request, facts: Facts, ledger: Ledger) -> None:
-    stops = request.options.get("stop_token_ids")
-    if isinstance(stops, (list, tuple)) and all(type(t) is int and t >= 0 for t in stops):
-        _check_vocabulary("options.stop_token_ids", stops, facts, ledger)
-    else:
-        ledger.refuse("options.stop_token_ids", "a list of token ids is needed")
+def _lower_options(facts: Facts, ledger: Ledger) -> None:
+    _refuse_blind("options.stop_token_ids", facts, ledger)
     under = dict.fromkeys(SAMPLING_OPTIONS, SAMPLING)
     ledger.options([*SAMPLING_OPTIONS, *ROOT_OPTIONS], LEAF_FIELDS, under)
