@@ -77,7 +77,7 @@ def test_choices_and_prompts_become_an_artifact_each() -> None:
 def test_masked_logprobs_are_not_called_raw() -> None:
     (artifact,) = made("chat_json")
     assert artifact.logprobs is not None
-    assert artifact.logprobs.mode == "unknown"
+    assert artifact.logprobs.mode == "constrained"
     assert len(artifact.sampling.structured_output or "") == 64
 
 
@@ -128,6 +128,7 @@ def test_what_a_request_leaves_out_is_unresolved_unless_the_protocol_fixes_it() 
     assert (on_vllm.logit_bias, on_vllm.stop, on_vllm.ignore_eos, on_vllm.structured_output) == ({}, (), False, "")
     assert set(sampling({}, Facts()).unresolved()) == set(sampling({}, Facts()).__struct_fields__) - {
         "seed",
+        "sources",
         "structured_output",
     }
 

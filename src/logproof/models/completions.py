@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from logproof.errors import BadReply, MissingChannel
-from logproof.ir.request import Request
+from logproof.ir.request import Output, Request
 from logproof.ir.response import Choice, Finish, FinishReason, Ids, Labels, Meaning, Response, Tokens, TopK, Usage
 from logproof.ir.tokens import placeholder_id, placeholder_ids
 from logproof.models import columns, structured
@@ -161,9 +161,10 @@ def _usage(wire: WireUsage) -> Usage:
 
 
 def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | None, labels: Labels | None) -> Choice:
-    """One choice with its text, ids and structured value."""
+    """One choice with its text, ids and structured value; the text of a replay is given, and judged by nobody."""
     path = f"/choices/{wire.index}"
     finish = lift_finish(wire)
+    output = request.output if request.replay.token_ids is None else Output()
     ids: Ids | None = columns.ids(wire.token_ids, f"{path}/token_ids") if wire.token_ids is not None else None
     if ids is None and tokens is not None:
         ids = tokens.ids
@@ -179,7 +180,7 @@ def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | 
         token_ids=ids,
         tokens=tokens,
         labels=labels,
-        parsed=structured.parse(request.output, text, finish, f"{path}/text"),
+        parsed=structured.parse(output, text, finish, f"{path}/text"),
     )
 
 

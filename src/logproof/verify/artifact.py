@@ -5,8 +5,8 @@ statistics read it. Ids decide; texts are comments. What is not known says so (N
 `unresolved`) and is never filled in. A record without ids is accepted and can only end inconclusive.
 
 Canonical form: UTF-8 JSON with sorted keys and no spaces, every float written as `float.hex()`, and each column of
-`positions` replaced by the SHA-256 of its little-endian bytes (zeros positive). The seal is left out. The digest is
-its SHA-256.
+`positions` replaced by the SHA-256 of its little-endian bytes (zeros positive). The seal, and `sources` where it is
+empty, are left out. The digest is its SHA-256.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ SCHEMA = "logproof-artifact/1"
 MAX_BYTES = 64 * 1024 * 1024
 """Largest JSON document of one artifact that is read."""
 
-Mode = Literal["raw", "processed", "unknown"]
+Mode = Literal["raw", "processed", "constrained", "unknown"]
 Origin = Literal["requester", "derived", "executor", "unknown"]
+Source = Literal["request", "protocol", "engine", "generation_config", "operator"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +106,8 @@ class Sampling(Record, frozen=True, kw_only=True):
     """The effective values that the engine used, after its defaults. None is unresolved, for every field.
 
     top_k 0 is off. structured_output: digest of the constraint, "" for none. logit_bias: id -> added logit.
+    sources: leaf -> where its value comes from: the request, the engine's protocol, the engine's own word about its
+    defaults, a generation config, or the operator's statement. A leaf without one does not say.
     """
 
     temperature: float | None = None
@@ -124,6 +127,7 @@ class Sampling(Record, frozen=True, kw_only=True):
     ignore_eos: bool | None = None
     structured_output: str | None = None
     seed: Seed | None = None
+    sources: dict[str, Source] = {}
 
     def unresolved(self) -> tuple[str, ...]:
         """Names of the leaves whose effective value is not known. A seed may be absent without being unresolved."""
@@ -149,7 +153,8 @@ class ChoiceRef(Record, frozen=True, kw_only=True):
 class LogprobsSpec(Record, frozen=True, kw_only=True):
     """How the logprobs were recorded.
 
-    mode: raw (the model's own) or processed (after temperature and cuts). k: entries asked a position.
+    mode: raw (the model's own), processed (after temperature and cuts) or constrained (raw, over the tokens that a
+    grammar lets through). k: entries asked a position.
     format: float32, or fixed with `denominator` steps a nat. step: largest rounding error of a value against the
     engine's own, in nats (0 where the engine's float32 is kept). sampled_in_row: whether the wire may put the sampled
     token in place of the k-th.
@@ -291,6 +296,8 @@ def canonical(artifact: Artifact) -> bytes:
     """The canonical form described above. Raises ArtifactError for a non-finite number or an id beyond 64 bits."""
     body = msgspec.to_builtins(artifact)
     del body["seal"]
+    if not artifact.sampling.sources:
+        del body["sampling"]["sources"]
     if artifact.positions is not None:
         body["positions"] = _column_digests(artifact.positions)
     return json.dumps(_plain(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -35,15 +35,23 @@ class Sides(msgspec.Struct, frozen=True):
 
 
 async def verify(
-    trusted: Connection, artifact: Artifact, policy: Policy | None, method: Asked = "auto", *, repeats: int = 1
+    trusted: Connection,
+    artifact: Artifact,
+    policy: Policy | None,
+    method: Asked = "auto",
+    *,
+    repeats: int = 1,
+    fill: bool = False,
 ) -> tuple[Replay | ReplayFailure | None, Verdict]:
     """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
 
+    method auto takes the policy's method where it can. repeats, fill: see `replay`.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
     answer = None
     if offline.check(artifact).replayable:
-        answer = await replay(trusted, artifact, method, repeats=repeats)
+        preferred = None if policy is None else policy.method
+        answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
     return answer, judge(artifact, answer, policy, datetime.now(UTC))
 
 

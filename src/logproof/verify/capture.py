@@ -123,6 +123,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
     )
     options = _options(pins, engine)
     request = Request(connection.model, prompt.input, sampling=asked, scoring=Scoring(sampled=pins.k), options=options)
+    known = tuple(_pinned(connection.facts.engine))
     derivation = None if pins.nonce is None else art.Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
     return request, Sampling(
         temperature=pins.sampler.temperature,
@@ -142,7 +143,19 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
         ignore_eos=pins.ignore_eos if native else None,
         structured_output="",
         seed=None if seed is None else art.Seed(value=seed, origin="derived", derivation=derivation),
+        sources={**dict.fromkeys(known, "request"), **dict.fromkeys(("logit_bias", *_FIXED[native]), "protocol")},
     )
+
+
+_FIXED: dict[bool, tuple[str, ...]] = {True: ("bad_words", "allowed_ids"), False: ()}
+"""By whether the engine is vLLM or SGLang: what their protocols take as empty where a request does not name it."""
+
+
+def _pinned(engine: str | None) -> tuple[str, ...]:
+    """Leaves that a capture writes into its requests."""
+    everywhere = ("temperature", "top_p", "max_tokens", "stop", "frequency_penalty", "presence_penalty")
+    native = ("top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos")
+    return (*everywhere, *native) if engine in ("vllm", "sglang") else everywhere
 
 
 def _top_k(pins: Pins, engine: str | None) -> int | None:

@@ -1,13 +1,13 @@
 """From an exchange that somebody else had with an engine to artifacts: what the recording proxy saw. Pure.
 
-The client chose the request, so leaves that it left out stay unresolved, except where the engine's own protocol fixes
-them. A reply is read by the same dialects, with the same checks, as logproof's own calls.
+The client chose the request, so a leaf that it left out is resolved only where the engine's own protocol fixes it or
+its defaults are known (defaults.py). A reply is read by the same dialects, with the same checks, as logproof's own
+calls.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -24,7 +24,9 @@ from logproof.models.client import Call
 from logproof.models.dialect import Dialect
 from logproof.models.dialects import get_dialect
 from logproof.verify import artifact as art
-from logproof.verify.artifact import Artifact, Claim, Sampling
+from logproof.verify import grammar
+from logproof.verify.artifact import Artifact, Claim, Sampling, Source
+from logproof.verify.defaults import Defaults, resolve
 from logproof.verify.recording import Setting, from_call
 from logproof.wire.message import SseEvent, WireReply, WireRequest
 from logproof.wire.sse import SseParser
@@ -51,13 +53,15 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     reply_sha256: str
 
 
-def artifacts_of(seen: Seen, facts: Facts, claim: Claim, endpoint: str) -> list[Artifact]:
-    """One sealed artifact a choice, in order of index.
+def artifacts_of(
+    seen: Seen, facts: Facts, claim: Claim, endpoint: str, defaults: Defaults | None = None
+) -> list[Artifact]:
+    """One sealed artifact a choice, in order of index. defaults: what the engine takes where a request says nothing.
 
     Raises ArtifactError where the request cannot be read or is of another route, BadReply or StatusError where the
     reply is cut, foreign, or contradicts itself.
     """
-    body = _body(seen)
+    body, defaults = _body(seen), defaults or Defaults()
     dialect = _dialect(seen.path, facts)
     events = _events(seen.reply) if seen.streamed else None
     plain = seen.reply if events is None else _assembled(seen.path, events)
@@ -65,7 +69,8 @@ def artifacts_of(seen: Seen, facts: Facts, claim: Claim, endpoint: str) -> list[
     for part, request in _parts(plain, body, seen.width):
         response = _lifted(dialect, request, part, facts)
         call = _call(seen, dialect, request, response, events)
-        setting = Setting(claim=claim, sampling=sampling(body, facts), k=seen.width or 0, endpoint=endpoint)
+        told = _within(resolve(sampling(body, facts, seen.path), defaults), _room(facts, response), defaults)
+        setting = Setting(claim=claim, sampling=told, k=seen.width or 0, endpoint=endpoint)
         made += from_call(call, setting, seen.when)
     return made if len(made) == len({a.artifact_id for a in made}) else _numbered(made)
 
@@ -104,7 +109,7 @@ def _parts(plain: bytes, body: dict[str, object], width: int | None) -> Iterator
         input=Input(text=""),
         sampling=AskedSampling(n=choices, temperature=_float(body.get("temperature"))),
         scoring=Scoring(sampled=width, top_by=None if width is None else "text"),
-        output=_ANY_TEXT if _constraint(body) else Output(),
+        output=_ANY_TEXT if grammar.digest(body) else Output(),
         schedule=Schedule(stream=bool(body.get("stream")) or None),
     )
     prompts = _prompt_count(body)
@@ -136,10 +141,11 @@ def _lifted(dialect: Dialect, request: Request, plain: bytes, facts: Facts) -> R
 
 
 def _processed(choice: Choice) -> Choice:
+    """Raw becomes processed; what a grammar and the sampler make of it together is not told apart here."""
     tokens = choice.tokens
-    if tokens is None or tokens.meaning != "raw":
+    if tokens is None:
         return choice
-    return replace(choice, tokens=replace(tokens, meaning="processed"))
+    return replace(choice, tokens=replace(tokens, meaning="processed" if tokens.meaning == "raw" else "unknown"))
 
 
 def _call(seen: Seen, dialect: Dialect, request: Request, response: Response, events: list[SseEvent] | None) -> Call:
@@ -175,59 +181,59 @@ _NEUTRAL: dict[str, object] = {
     "stop_token_ids": (),
     "ignore_eos": False,
 }
-"""What vLLM takes where a request says nothing. Other leaves fall back to the model's generation config: unresolved."""
+"""What vLLM takes where a request says nothing. Other leaves fall back to the model's generation config."""
 _WIRE_NAMES = {"allowed_ids": "allowed_token_ids"}
 _NUMBERS = ("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty")
+COMPLETION_TOKENS = 16
+"""max_tokens of a vLLM completion request that does not name it."""
 
 
-def sampling(body: dict[str, object], facts: Facts) -> Sampling:
+def sampling(body: dict[str, object], facts: Facts, path: str = CHAT) -> Sampling:
     """The sampling leaves that the request states, and those that vLLM's protocol fixes; the others are unresolved.
 
     Raises ArtifactError for a value that no engine takes.
     """
-    known = dict(_NEUTRAL) if facts.engine == "vllm" else {}
-    known |= {name: body[wire] for name, wire in _names() if body.get(wire) is not None}
-    known["structured_output"] = _constraint(body)
+    fixed = dict(_NEUTRAL) if facts.engine == "vllm" else {}
+    if facts.engine == "vllm" and path == COMPLETIONS and "max_tokens" not in body:
+        fixed["max_tokens"] = COMPLETION_TOKENS
+    known = {name: body[wire] for name, wire in _names() if body.get(wire) is not None}
+    sources: dict[str, Source] = {**dict.fromkeys(fixed, "protocol"), **dict.fromkeys(known, "request")}
+    known = {**fixed, **known, "structured_output": grammar.digest(body)}
     if isinstance(known.get("stop"), str):
         known["stop"] = (known["stop"],)
     if known.get("top_k") == -1:
         known["top_k"] = 0
-    limit = body.get("max_completion_tokens")
-    known |= {"max_tokens": limit} if limit is not None else {}
+    limit = body.get("max_completion_tokens") if path == CHAT else None
+    if limit is not None:
+        known["max_tokens"], sources["max_tokens"] = limit, "request"
     seed = body.get("seed")
     if isinstance(seed, int) and seed >= 0:
         known["seed"] = {"value": seed, "origin": "requester"}
     try:
-        return msgspec.convert(known, Sampling, strict=False)
+        return msgspec.convert({**known, "sources": sources}, Sampling, strict=False)
     except msgspec.ValidationError as error:
         raise ArtifactError(f"the request's sampling cannot be read: {error}") from None
+
+
+def _room(facts: Facts, response: Response) -> int | None:
+    """Tokens that the context has left behind the prompt: vLLM ends a completion there. None where not known."""
+    if facts.engine != "vllm" or facts.max_model_len is None or response.prompt_ids is None:
+        return None
+    return max(0, facts.max_model_len - len(response.prompt_ids)) or None
+
+
+def _within(told: Sampling, room: int | None, defaults: Defaults) -> Sampling:
+    """max_tokens as the engine applied it: at most the room, and the whole room where nothing names a limit."""
+    limit = told.max_tokens
+    if room is None or (limit is None and not defaults.whole) or (limit is not None and limit <= room):
+        return told
+    return replace(told, max_tokens=room, sources={**told.sources, "max_tokens": "engine"})
 
 
 def _names() -> Iterator[tuple[str, str]]:
     """Pairs (leaf of the artifact, its name on the wire)."""
     for name in (*_NUMBERS, "top_k", "max_tokens", *_NEUTRAL):
         yield name, _WIRE_NAMES.get(name, name)
-
-
-def _constraint(body: dict[str, object]) -> str:
-    """SHA-256 of what constrains the text, as canonical JSON; "" where nothing does."""
-    told = {name: body[name] for name in ("structured_outputs", "response_format") if body.get(name)}
-    if told.get("response_format") == {"type": "text"}:
-        del told["response_format"]
-    if _forced(body):
-        told |= {"tools": body.get("tools"), "tool_choice": body.get("tool_choice")}
-    if not told:
-        return ""
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _forced(body: dict[str, object]) -> bool:
-    """Whether a grammar holds the tool calls: a forced call, or a function with `strict`."""
-    tools, choice = body.get("tools"), body.get("tool_choice")
-    if not isinstance(tools, list) or not tools or choice == "none":
-        return False
-    return choice == "required" or isinstance(choice, dict) or any('"strict": true' in json.dumps(t) for t in tools)
 
 
 def _float(value: object) -> float | None:

@@ -29,9 +29,10 @@ class ReplayFailure(msgspec.Struct, frozen=True):
 class Replay(msgspec.Struct, frozen=True, eq=False):
     """What the trusted engine said about an artifact's tokens.
 
-    columns: its distributions, with the ids that came back. mode: what its logprobs are. noise_floor: largest
-    difference
-    between repeats of this replay, nats, None where it was made once. seconds: wall time of all calls.
+    columns: its distributions, with the ids that came back. scored: the same with every recorded token named, where
+    that was asked; its rows are not the best tokens alone, so only distances read it. mode: what its logprobs are.
+    noise_floor: largest difference between repeats of this replay, nats, None where it was made once. seconds: wall
+    time of all calls.
     """
 
     method: Method
@@ -39,6 +40,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     mode: Mode
     columns: Columns
     endpoint: str
+    scored: Columns | None = None
     engine: str | None = None
     version: str | None = None
     fingerprint: str | None = None
@@ -76,7 +78,7 @@ def _replayed(
     obstacle = _obstacle(artifact, replay, policy, now)
     if obstacle is not None:
         return [obstacle]
-    return online.check(artifact, checked, replay.columns, replay.mode, policy)
+    return online.check(artifact, checked, replay.columns, replay.mode, policy, replay.scored)
 
 
 def _obstacle(artifact: Artifact, replay: Replay, policy: Policy, now: datetime) -> Finding | None:
@@ -90,7 +92,7 @@ def _obstacle(artifact: Artifact, replay: Replay, policy: Policy, now: datetime)
     spec = artifact.logprobs
     pairs = (
         ("method", policy.method, replay.method),
-        ("mode", policy.mode, spec.mode if spec is not None and spec.mode != "unknown" else policy.mode),
+        ("mode", policy.mode, policy.mode if spec is None or _speaks_of(policy, spec.mode) else spec.mode),
         ("width", policy.k, spec.k if spec is not None else policy.k),
     )
     differs = [f"{name} {then}, here {here}" for name, then, here in pairs if then != here]
@@ -98,6 +100,13 @@ def _obstacle(artifact: Artifact, replay: Replay, policy: Policy, now: datetime)
         detail = f"the policy was calibrated for {'; '.join(differs)}"
         return Finding(test="policy", outcome="unknown", reason="profile_uncalibrated", detail=detail)
     return None
+
+
+def _speaks_of(policy: Policy, mode: Mode) -> bool:
+    """Whether the policy's noise is that of logprobs of this mode. An exact pair is equal under a grammar too."""
+    return mode in (policy.mode, "unknown") or (
+        mode == "constrained" and policy.mode == "raw" and policy.exact is not None
+    )
 
 
 def _other_model(artifact: Artifact, policy: Policy) -> str | None:
@@ -119,6 +128,13 @@ def request_log_e(findings: Sequence[Finding]) -> float:
     return evalue.average(values) if values else 0.0
 
 
+def _noise_floor(done: Replay | None, policy: Policy | None) -> float | None:
+    """As measured with this replay, else as calibration measured it on the same engine."""
+    if done is None or done.noise_floor is not None or policy is None:
+        return None if done is None else done.noise_floor
+    return policy.floor.repeat
+
+
 def _context(
     artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Policy | None, now: datetime
 ) -> Context:
@@ -137,7 +153,7 @@ def _context(
         mode=artifact.logprobs.mode if artifact.logprobs is not None else None,
         method=done.method if done else None,
         method_reason=done.method_reason if done else None,
-        noise_floor=done.noise_floor if done else None,
+        noise_floor=_noise_floor(done, policy),
         false_positive_target=policy.level if policy is not None else None,
         false_positive_measured=(sum(h.alarms for h in held), sum(h.sequences for h in held)) if held else None,
     )

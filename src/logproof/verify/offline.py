@@ -53,7 +53,7 @@ def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple
     sampler = claimed(artifact.sampling, mode)
     profile = _profile(artifact, trusted_profile)
     findings = [sound, _end(artifact, eos_ids), _self_replay(artifact, columns, sampler, profile, step)]
-    findings += [_seed(artifact, bound), *_lattice(artifact, columns)]
+    findings += [_seed(artifact, bound), *_stated(artifact), *_lattice(artifact, columns)]
     known = None if isinstance(sampler, str) else sampler
     return Offline(tuple(findings), columns, known, profile, bound)
 
@@ -110,7 +110,7 @@ def seed_obstacle(artifact: Artifact, sampler: Sampler | str, profile: Profile |
     """Why the draw cannot be repeated, or None."""
     if isinstance(sampler, str):
         return sampler
-    bent = bending(artifact.sampling)
+    bent = bending(artifact.sampling, "raw" if artifact.logprobs is None else artifact.logprobs.mode)
     if bent and not sampler.greedy:
         return f"{bent[0]} bends the distribution that is drawn from"
     if artifact.choice.n != 1:
@@ -180,6 +180,16 @@ def _seed(artifact: Artifact, bound: bool) -> Finding:
         return Finding(test="seed", outcome="pass", detail="the executor did not choose the seed")
     origin = "absent" if seed is None else seed.origin
     return Finding(test="seed", outcome="unknown", reason="seed_unbound", detail=f"the seed's origin is {origin}")
+
+
+def _stated(artifact: Artifact) -> list[Finding]:
+    """A note on sampling that the request did not name: a false statement about the server's defaults is not seen."""
+    sources = artifact.sampling.sources
+    named = sorted(n for n, s in sources.items() if s in ("engine", "generation_config", "operator"))
+    if not named:
+        return []
+    told = ", ".join(f"{name} ({sources[name]})" for name in named)
+    return [Finding(test="claim", outcome="note", detail=f"not in the request, but stated: {told}", n=len(named))]
 
 
 def _lattice(artifact: Artifact, columns: Columns) -> list[Finding]:

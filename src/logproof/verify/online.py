@@ -44,9 +44,16 @@ def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tupl
     return pairs, scores
 
 
-def check(artifact: Artifact, offline: Offline, verifier: Columns, replay_mode: str, policy: Policy) -> list[Finding]:
+def check(
+    artifact: Artifact,
+    offline: Offline,
+    verifier: Columns,
+    replay_mode: str,
+    policy: Policy,
+    scored: Columns | None = None,
+) -> list[Finding]:
     """All findings of one replay. The replay's ids must be the artifact's: else one finding says so and nothing else
-    runs."""
+    runs. scored: rows that name every recorded token, for the distances alone."""
     if offline.columns is None or artifact.logprobs is None:
         raise ValueError("an artifact without columns was replayed")
     drawn_from = claimed(artifact.sampling, "raw")
@@ -54,7 +61,7 @@ def check(artifact: Artifact, offline: Offline, verifier: Columns, replay_mode: 
     wrong = misalignment(offline.columns, verifier, artifact.logprobs.mode, replay_mode, same_when_plain=plain)
     if wrong is not None:
         return [Finding(test="align", outcome="unknown", reason=wrong.reason, detail=wrong.detail)]
-    found = [*_distribution(artifact, offline.columns, verifier, policy)]
+    found = [*_distribution(artifact, offline.columns, verifier if scored is None else scored, policy)]
     if offline.sampler is None:
         detail = "the claimed sampling is not fully known, or cannot be repeated on these logprobs"
         return [*found, Finding(test="S3", outcome="unknown", reason="sampler_unknown", detail=detail)]

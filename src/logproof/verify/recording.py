@@ -14,7 +14,7 @@ from logproof.ir.response import Choice, Tokens
 from logproof.models.client import Call
 from logproof.verify import artifact as art
 from logproof.verify import columns as cols
-from logproof.verify.artifact import Artifact, Claim, LogprobsSpec, Mode, Sampling
+from logproof.verify.artifact import Artifact, Claim, LogprobsSpec, Sampling
 from logproof.verify.columns import Columns
 from logproof.verify.files import to_positions
 from logproof.verify.pack import to_fixed, to_float32
@@ -55,11 +55,6 @@ def columns_of(tokens: Tokens, start: int = 0) -> Columns:
     return cols.make(tokens.ids[start:], drawn, [top.ids[s].tolist() for s in spans], [kept[s].tolist() for s in spans])
 
 
-def mode_of(tokens: Tokens) -> Mode:
-    """The meaning of a channel as artifacts write it; constrained and unknown are both "unknown"."""
-    return "raw" if tokens.meaning == "raw" else "processed" if tokens.meaning == "processed" else "unknown"
-
-
 def _artifact(call: Call, choice: Choice, setting: Setting, now: datetime) -> Artifact:
     reply, ids = call.response, choice.token_ids
     if ids is None and choice.tokens is not None:
@@ -95,7 +90,7 @@ def _rows(choice: Choice, setting: Setting) -> tuple[LogprobsSpec | None, art.Po
     counts = exact.present.sum(axis=1)
     short = bool((counts < setting.k).any())
     spec = LogprobsSpec(
-        mode=mode_of(tokens),
+        mode=tokens.meaning,
         k=setting.k,
         format="float32" if setting.denominator is None else "fixed",
         denominator=setting.denominator,

@@ -3,86 +3,122 @@
 * prefill: one prompt-scoring request over prompt and completion ids, on any stock engine that scores id prompts. It
   gives raw logprobs of every token and needs no plugin.
 * decode: the replay plugin (or native trace) makes the engine emit the recorded ids and report its own distribution
-  there; the only way to processed logprobs.
+  there; the only way to processed logprobs, and to those under a grammar.
 The reply must hold the ids that were sent, else there is no replay. Whatever could bend one is cleared: stops, minimum
 lengths, EOS. An engine that refuses or fails gives a ReplayFailure, which can only end inconclusive.
+
+A recorded token that the engine's own list does not name is censored. `fill` asks for each of them by name instead
+(scoring.label_ids). That is off by default: on vLLM 0.32 such a request spoils the top lists of requests that share a
+batch with it, so it belongs on an engine that serves nobody else.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 import numpy as np
 
 from logproof.errors import AuthError, BadReply, EndpointError, ModelNotFound, RequestRefused, StatusError
-from logproof.ir.request import Input, Request, Sampling, Scoring
+from logproof.ir.request import Input, Output, Request, Sampling, Scoring
 from logproof.ir.request import Replay as ReplayLeaves
 from logproof.models.client import Call
 from logproof.models.connect import Connection
+from logproof.verify import artifact as art
+from logproof.verify import grammar
 from logproof.verify.artifact import Artifact, Mode
-from logproof.verify.columns import Columns, Ids, make
+from logproof.verify.columns import NO_ID, Columns, Floats, Ids, make
 from logproof.verify.distance import max_abs, pair
 from logproof.verify.judge import Method, Replay, ReplayFailure
-from logproof.verify.recording import columns_of, mode_of
+from logproof.verify.recording import columns_of
 
 Asked = Literal["decode", "prefill", "auto"]
 DEFAULT_WIDTH = 64
 """Entries asked a position: wide enough that few recorded tokens are missing."""
 WINDOW = 1024
 """Tokens of one enforced decode; longer completions are replayed in windows."""
+MAX_FILLS = 32
+"""Positions whose missing tokens are asked for by name; where more have some, the two models differ plainly."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How an artifact will be replayed. reason: why this method. width: entries asked a position."""
+    """How an artifact will be replayed. reason: why this method. width: entries asked a position.
+
+    output: the recorded grammar, where there is one.
+    """
 
     method: Method
     reason: str
     mode: Mode
     width: int
+    output: Output = Output()
 
 
-def plan(artifact: Artifact, connection: Connection, asked: Asked = "auto") -> Plan | ReplayFailure:
-    """Choose the method; pure. A method that cannot give the artifact's kind of logprobs is a failure with its
-    reason."""
+def plan(
+    artifact: Artifact, connection: Connection, asked: Asked = "auto", preferred: Method | None = None
+) -> Plan | ReplayFailure:
+    """Choose the method; pure. preferred: the method that `auto` takes where both would do.
+
+    A method that cannot give the artifact's kind of logprobs is a failure with its reason.
+    """
     spec = artifact.logprobs
     mode: Mode = "raw" if spec is None or spec.mode == "unknown" else spec.mode
     facts = connection.facts
     width = min(facts.max_logprobs or DEFAULT_WIDTH, max(DEFAULT_WIDTH, spec.k if spec is not None else 0))
-    if asked == "prefill" and mode == "processed":
-        detail = "a prefill gives raw logprobs only, the artifact's are processed"
-        return ReplayFailure("engine_cannot_replay", detail)
-    if asked == "decode" or mode == "processed":
-        reason = "asked for" if asked == "decode" else "processed logprobs exist only while decoding"
-        return _decode_plan(connection, mode, width, reason)
+    if mode != "raw":
+        if asked == "prefill":
+            return ReplayFailure("engine_cannot_replay", f"a prefill gives raw logprobs, the artifact's are {mode}")
+        return _decode_plan(artifact, connection, Plan("decode", _reason(asked, mode), mode, width))
+    if asked == "decode" or (asked == "auto" and preferred == "decode" and facts.has_plugin("enforced_replay")):
+        reason = "asked for" if asked == "decode" else "the policy was calibrated for it"
+        return _decode_plan(artifact, connection, Plan("decode", reason, mode, width))
     reason = "asked for" if asked == "prefill" else "raw logprobs need one prefill, on any engine"
     return Plan("prefill", reason, mode, width)
 
 
-def _decode_plan(connection: Connection, mode: Mode, width: int, reason: str) -> Plan | ReplayFailure:
+def _reason(asked: Asked, mode: Mode) -> str:
+    return "asked for" if asked == "decode" else f"{mode} logprobs exist only while decoding"
+
+
+def _decode_plan(artifact: Artifact, connection: Connection, made: Plan) -> Plan | ReplayFailure:
     facts = connection.facts
     if not facts.has_plugin("enforced_replay"):
         return ReplayFailure("engine_cannot_replay", "this engine has no working replay plugin; a stock one ignores it")
-    if mode == "processed" and not (facts.has_plugin("logprobs_mode") or facts.logprobs_mode == "processed"):
+    told = facts.has_plugin("logprobs_mode")
+    if made.mode == "processed" and not (told or facts.logprobs_mode == "processed"):
         return ReplayFailure("engine_cannot_replay", "this engine cannot report processed logprobs")
-    return Plan("decode", reason, mode, width)
+    if made.mode != "constrained":
+        return made
+    output = grammar.constraint(artifact.request.body, artifact.sampling.structured_output)
+    if isinstance(output, str):
+        return ReplayFailure("engine_cannot_replay", output)
+    return msgspec.structs.replace(made, output=output)
 
 
 async def replay(
-    connection: Connection, artifact: Artifact, asked: Asked = "auto", *, repeats: int = 1
+    connection: Connection,
+    artifact: Artifact,
+    asked: Asked = "auto",
+    *,
+    preferred: Method | None = None,
+    repeats: int = 1,
+    fill: bool = False,
 ) -> Replay | ReplayFailure:
     """Replay an artifact that passed its own checks. repeats: replays made; the spread of several is the noise floor.
 
+    preferred: see `plan`. fill: see the top of this file.
     Raises AuthError, ModelNotFound and UsageError (the caller's matters); every other failure of the engine is
     returned.
     """
-    chosen = plan(artifact, connection, asked)
+    chosen = plan(artifact, connection, asked, preferred)
     if isinstance(chosen, ReplayFailure):
         return chosen
     start = time.monotonic()
     try:
         runs = [await _once(connection, artifact, chosen) for _ in range(max(1, repeats))]
+        scored = await _filled(connection, artifact, runs[-1][0]) if fill and chosen.method == "prefill" else None
     except (AuthError, ModelNotFound):
         raise
     except (EndpointError, RequestRefused) as error:
@@ -93,6 +129,7 @@ async def replay(
         method_reason=chosen.reason,
         mode=_mode(call, chosen),
         columns=columns,
+        scored=scored,
         endpoint=connection.endpoint.display,
         engine=connection.facts.engine,
         version=connection.facts.version,
@@ -119,7 +156,7 @@ def _spread(runs: list[Columns]) -> float | None:
 
 def _mode(call: Call, chosen: Plan) -> Mode:
     channel = call.response.prompt if chosen.method == "prefill" else call.response.choices[0].tokens
-    return "unknown" if channel is None else mode_of(channel)
+    return "unknown" if channel is None else channel.meaning
 
 
 async def _once(connection: Connection, artifact: Artifact, chosen: Plan) -> tuple[Columns, Call]:
@@ -146,10 +183,56 @@ async def _prefill(
     return columns_of(scored, len(prompt)), call
 
 
+def missing(own: Columns, answered: Columns) -> dict[int, list[int]]:
+    """Position -> recorded ids that the answer does not list there."""
+    ids, other = own.entries[0], answered.entries[0]
+    lacking = (ids != NO_ID) & ~(ids[:, :, None] == other[:, None, :]).any(axis=2)
+    return {int(i): ids[i][lacking[i]].tolist() for i in np.flatnonzero(lacking.any(axis=1))}
+
+
+async def _filled(connection: Connection, artifact: Artifact, answered: Columns) -> Columns | None:
+    """The answer with all recorded tokens named; None where none is missing, too many are, or it cannot be asked."""
+    own, ids = art.columns(artifact), artifact.tokens.completion_ids or ()
+    lacking = missing(own, answered) if len(own) == len(answered) else {}
+    if not 0 < len(lacking) <= MAX_FILLS:
+        return None
+    rows = [dict(zip(r[r != NO_ID].tolist(), v[r != NO_ID].tolist(), strict=True)) for r, v in _rows(answered)]
+    for at, wanted in lacking.items():
+        before = (*(artifact.tokens.prompt_ids or ()), *ids[:at])
+        try:
+            rows[at] |= await _named(connection, before, wanted)
+        except RequestRefused:
+            return None
+    return make(
+        answered.sampled_ids, answered.sampled_logprobs, [list(r) for r in rows], [list(r.values()) for r in rows]
+    )
+
+
+def _rows(columns: Columns) -> Iterator[tuple[Ids, Floats]]:
+    return zip(columns.ids, columns.logprobs, strict=True)
+
+
+async def _named(connection: Connection, before: tuple[int, ...], wanted: list[int]) -> dict[int, float]:
+    """Raw logprobs of these ids behind this text."""
+    request = Request(
+        connection.model,
+        Input(token_ids=before),
+        sampling=Sampling(max_tokens=1, temperature=0.0),
+        scoring=Scoring(label_ids=tuple(wanted)),
+    )
+    labels = (await connection.client.call(request)).response.choices[0].labels
+    if labels is None or labels.meaning != "raw":
+        raise BadReply("named tokens came back without raw logprobs")
+    return {t: float(v) for t, v in zip(labels.ids.tolist(), labels.logprobs[0], strict=True)}
+
+
 async def _decode(
     connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, ids: Ids
 ) -> tuple[Columns, Call]:
-    """Enforced decode; raw ones longer than WINDOW in windows, each continuing the recorded text before it."""
+    """Enforced decode; raw ones longer than WINDOW in windows, each continuing the recorded text before it.
+
+    Penalties and grammars act on the text before, which a window would not know: those run whole.
+    """
     size = WINDOW if chosen.mode == "raw" else len(ids)
     parts, call = [], None
     for start in range(0, len(ids), size):
@@ -168,7 +251,7 @@ def _enforced(
     connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, before: Ids, piece: Ids
 ) -> Request:
     claimed = artifact.sampling
-    processed = chosen.mode == "processed"
+    processed, told = chosen.mode == "processed", connection.facts.has_plugin("logprobs_mode")
     sampling = Sampling(
         max_tokens=len(piece),
         temperature=claimed.temperature if processed else 0.0,
@@ -188,10 +271,9 @@ def _enforced(
         scoring=Scoring(sampled=chosen.width),
         replay=ReplayLeaves(
             token_ids=tuple(piece.tolist()),
-            logprobs_mode=chosen.mode
-            if chosen.mode != "unknown" and connection.facts.has_plugin("logprobs_mode")
-            else None,
+            logprobs_mode=("processed" if processed else "raw") if told else None,
         ),
+        output=chosen.output,
         options=options,
     )
 

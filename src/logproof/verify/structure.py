@@ -107,6 +107,10 @@ def _sampling(a: Artifact) -> Iterator[Fault]:
         value = getattr(a.sampling, name)
         if value is not None and not (math.isfinite(value) and low <= value <= high):
             yield from _bad(f"sampling.{name}", f"{value} is not in {low}..{high}")
+    odd = [name for name in a.sampling.sources if name in (*a.sampling.unresolved(), "seed", "sources")]
+    odd += [name for name in a.sampling.sources if name not in a.sampling.__struct_fields__]
+    if odd:
+        yield from _bad("sampling.sources", f"names {odd[0]}, which has no value")
     if a.sampling.top_p == 0.0:
         yield from _bad("sampling.top_p", "is 0: no token may be drawn")
     seed = a.sampling.seed

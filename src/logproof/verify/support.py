@@ -46,18 +46,18 @@ class Sampler(msgspec.Struct, frozen=True):
 def claimed(sampling: Sampling, mode: str) -> Sampler | str:
     """The sampler to replay on logprobs of this mode, or why there is none.
 
-    Processed logprobs are after temperature and cuts already. Penalties, biases, masks and grammars change the
-    logits before raw logprobs are taken on some engines and after on others, so with them raw logprobs do not
-    give the draw.
+    Processed logprobs are after temperature and cuts already, constrained ones after a grammar's mask. Penalties,
+    biases, masks and grammars change the logits before raw logprobs are taken on some engines and after on others, so
+    with them raw logprobs do not give the draw.
     """
     leaves = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
     temperature, top_k, top_p, min_p = leaves
     if temperature is None or top_k is None or top_p is None or min_p is None:
         return "temperature, top_k, top_p or min_p is unresolved"
-    bent = bending(sampling)
+    bent = bending(sampling, mode)
     if mode == "processed":
         return Sampler(temperature if temperature < GREEDY_BELOW else 1.0)
-    if mode != "raw":
+    if mode not in ("raw", "constrained"):
         return "the logprobs' meaning is unknown"
     if bent:
         return f"{bent[0]} bends the distribution that is drawn from"
@@ -76,9 +76,16 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 }
 
 
-def bending(sampling: Sampling) -> tuple[str, ...]:
-    """Leaves that change the distribution beyond temperature and cuts, or are unresolved and might."""
-    return tuple(name for name, neutral in _NEUTRAL.items() if getattr(sampling, name) not in neutral)
+def bending(sampling: Sampling, mode: str = "raw") -> tuple[str, ...]:
+    """Leaves that change the distribution beyond temperature and cuts, or are unresolved and might.
+
+    In constrained logprobs a grammar is there already, in processed ones all of them are.
+    """
+    if mode == "processed":
+        return ()
+    bent = tuple(name for name, neutral in _NEUTRAL.items() if getattr(sampling, name) not in neutral)
+    inside = mode == "constrained" and sampling.structured_output is not None
+    return tuple(name for name in bent if not (inside and name == "structured_output"))
 
 
 class Support(msgspec.Struct, frozen=True, eq=False):
