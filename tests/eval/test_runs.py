@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eval.toy import ToyEngine, serving
-from fakes.server import FakeServer, Reply
+from fakes.server import FakeServer, Reply, Seen
 from logproof.errors import ResumeRefused
 from logproof.eval.pool import open_pool
 from logproof.eval.runner import Policy
@@ -20,6 +20,7 @@ from logproof.records.reader import StoreReader
 from logproof.wire.retry import RetryPolicy
 
 QUICK = RetryPolicy(attempts=2, base_s=0.0)
+BUSY: Any = Reply(503, json={})
 
 
 def go(url: str, out: Path, task: str = "gsm8k_gen", width: int = 8, **more: Any) -> Finished:
@@ -85,7 +86,7 @@ def test_a_run_that_was_killed_before_its_report_is_reported_without_a_request(t
 
 def test_failed_samples_alone_are_sent_again_also_to_another_port(tmp_path: Path) -> None:
     engine = ToyEngine()
-    engine.behave = lambda body: Reply(503, json={}) if "7 times" in body["prompt"] or "bus" in body["prompt"] else None
+    engine.behave = lambda body: BUSY if "7 times" in body["prompt"] or "bus" in body["prompt"] else None
     with serving(engine) as fake:
         first = go(fake.url, tmp_path / "run")
     assert 0 < first.ended.failed < 6
@@ -110,6 +111,38 @@ def test_other_weights_under_the_same_name_are_refused_on_resume(tmp_path: Path)
         _deployed(fake, "second")
         with pytest.raises(ResumeRefused, match='model.root: stored "first", given "second"'):
             go(fake.url, tmp_path / "run", resume=True)
+
+
+def _named(fake: FakeServer, engine: ToyEngine, fingerprint: str, room: int) -> None:
+    """The toy as a deployment that names itself in every reply, also to the probe."""
+
+    def complete(seen: Seen) -> Any:
+        body = seen.json()
+        if body.get("logprobs") == 1_000_000 or "logit_bias" in body:
+            return Reply(status=400, json={"error": {"message": "refused"}})
+        return engine.behave(body) or {**engine.answer(body), "system_fingerprint": fingerprint}
+
+    fake.on("/v1/completions", complete)
+    fake.on("/v1/models", {"data": [{"id": "toy", "owned_by": "vllm", "max_model_len": room}]})
+
+
+@pytest.mark.parametrize(
+    ("changed", "room", "name"), [("build-2", 2048, "build-2"), ("build-1", 4096, "max_model_len=4096")]
+)
+def test_another_deployment_under_the_same_name_must_be_accepted_by_name(
+    tmp_path: Path, changed: str, room: int, name: str
+) -> None:
+    engine = ToyEngine(lambda body: BUSY if "7 times" in body["prompt"] or "bus" in body["prompt"] else None)
+    with serving(engine) as fake:
+        _named(fake, engine, "build-1", 2048)
+        assert go(fake.url, tmp_path / "run").ended.failed > 0
+        engine.behave = lambda body: None
+        _named(fake, engine, changed, room)
+        with pytest.raises(ResumeRefused, match=f"stored build-1, max_model_len=2048; now {name}"):
+            go(fake.url, tmp_path / "run", resume=True)
+        finished = go(fake.url, tmp_path / "run", resume=True, accept=[name])
+    assert finished.report.tasks[0].scored == 6
+    assert bool(finished.report.suspect) == (changed != "build-1")
 
 
 def test_retries_are_counted_in_record_and_counters(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_vllm_is_recognised_with_its_limits_and_fields() -> None:
 def test_sglang_and_llama_cpp() -> None:
     sglang = read_facts(recorded("sglang"))
     assert (sglang.engine, sglang.models, sglang.max_model_len) == ("sglang", ("smollm2",), 2048)
+    assert sglang.fingerprint == "default"
     assert read_facts({"/model_info": {"served_model_name": "x"}}).models == ("x",)
     info = {"version": "0.5.23", "context_length": 4096, "vocab_size": 7, "enable_deterministic_inference": True}
     facts = read_facts({"/model_info": {"served_model_name": "x"}, "/server_info": info})
@@ -120,7 +121,8 @@ def sampled(value: object) -> Callable[[Seen], Reply]:
             return Reply(400, json=VOCABULARY)
         assert (body["temperature"], body["top_k"], body["max_tokens"]) == (2.0, 1, 1)
         logprobs = {"tokens": ["a"], "token_logprobs": [value], "top_logprobs": [{"a": value}]}
-        return Reply(json={"choices": [{"index": 0, "text": "a", "logprobs": logprobs}]})
+        choice = {"index": 0, "text": "a", "logprobs": logprobs}
+        return Reply(json={"choices": [choice], "system_fingerprint": "fp-1"})
 
     return answer
 
@@ -143,6 +145,8 @@ def test_limits_and_the_meaning_of_logprobs_are_measured(value: object, mode: st
     assert (facts.max_logprobs, facts.vocab_size, facts.logprobs_mode) == (100, 49152, mode)
     assert facts.sources["max_logprobs"] == "a refused request"
     assert ("logprobs_mode" in facts.sources) == (mode is not None)
+    told = ("fp-1", "the reply to one token") if value is not None else (None, None)
+    assert (facts.fingerprint, facts.sources.get("fingerprint")) == told
 
 
 @pytest.mark.parametrize(

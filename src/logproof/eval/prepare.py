@@ -26,6 +26,7 @@ from logproof.models.dialects import get_dialect
 from logproof.models.tokenizer import Tokenizer
 from logproof.records.digest import digest
 from logproof.records.record import Provenance
+from logproof.records.resume import NO_FINGERPRINT
 from logproof.version import VERSION
 
 LABEL_CONTEXT = "Answer:"
@@ -169,6 +170,13 @@ def _told(facts: Facts) -> Facts:
     return msgspec.structs.replace(facts, fields={}, routes=(), sources={})
 
 
+def deployment(facts: Sequence[Facts]) -> tuple[str, ...]:
+    """Names of what may change under an unchanged model name, each to be accepted by name when it does."""
+    prints = [f.fingerprint for f in facts if f.fingerprint is not None]
+    lengths = [f"max_model_len={f.max_model_len}" for f in facts if f.max_model_len is not None]
+    return tuple(dict.fromkeys([*(prints or [NO_FINGERPRINT]), *lengths]))
+
+
 def provenance(jobs: Sequence[Job], connections: Sequence[Connection], scheduling: Mapping[str, object]) -> Provenance:
     """Where the numbers of these jobs come from. connections: that agree in what decides results (pool.py)."""
     first = connections[0]
@@ -190,7 +198,7 @@ def provenance(jobs: Sequence[Job], connections: Sequence[Connection], schedulin
         planned={j.task.name: j.samples for j in jobs},
         scheduling=scheduling,
         endpoints=tuple(facts),
-        fingerprints=tuple(dict.fromkeys(c.facts.fingerprint for c in connections if c.facts.fingerprint)),
+        fingerprints=deployment([c.facts for c in connections]),
         versions={"logproof": VERSION, "python": platform.python_version(), "engine": ", ".join(engines)},
         facts=facts if len(connections) > 1 else facts[first.endpoint.display],
     )

@@ -141,12 +141,12 @@ class Client:
 
     async def _check_size(self, request: Request) -> None:
         """Raise InvalidRequest for a scored prompt above the limit, or one that may be and cannot be counted."""
-        text, ids = request.input.text, request.input.token_ids
-        count = len(ids or ())
-        if request.scoring.prompt is None or max(len(text or ""), count) <= MAX_SCORED_TOKENS:
+        text = request.input.text
+        count = len(request.input.token_ids or ()) if text is None else len(text.encode())
+        if request.scoring.prompt is None or count <= MAX_SCORED_TOKENS:
             return
         if text is not None and self.tokenizer is None:
-            raise InvalidRequest(f"a scored prompt of {len(text)} characters, and no tokenizer to count its tokens")
+            raise InvalidRequest(f"a scored prompt of {count} bytes, and no tokenizer to count its tokens")
         if text is not None and self.tokenizer is not None:
             count = len(await self.tokenizer.encode(text))
         if count > MAX_SCORED_TOKENS:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from logproof.errors import AuthError, EndpointError, StatusError, TransportError, UsageError
+from logproof.errors import AuthError, BadReply, EndpointError, StatusError, TransportError, UsageError
 from logproof.ir.facts import Facts, Plugin
 from logproof.models import completions
 from logproof.wire.message import WireRequest
@@ -80,6 +80,7 @@ def read_facts(answers: Answers) -> Facts:
         "tokenizer": ("/tokenize" in routes and "/detokenize" in routes) or None,
         "vocab_size": info.get("vocab_size"),
         "deterministic": info.get("enable_deterministic_inference"),
+        "fingerprint": _dict(answers.get("/model_info")).get("weight_version"),
         "plugin": _plugin(answers.get("/logproof/status")),
     }
     values = {k: v for k, v in known.items() if v is not None}
@@ -94,6 +95,7 @@ _SOURCES = {
     "tokenizer": "/openapi.json",
     "vocab_size": "/server_info",
     "deterministic": "/server_info",
+    "fingerprint": "/model_info",
     "plugin": "/logproof/status",
 }
 
@@ -127,18 +129,20 @@ async def _ask(sender: Sender, path: str) -> object:
 
 
 async def _vllm_limits(sender: Sender, facts: Facts) -> Facts:
-    """Two requests that vLLM refuses with its widest top-k and its vocabulary size in the message."""
+    """Two requests that vLLM refuses with its widest top-k and its vocabulary size in the message, and one token."""
     ask = {"model": facts.models[0], "prompt": "a", "max_tokens": 1}
     width = await _refusal(sender, {**ask, "logprobs": 1_000_000}, _LIMIT)
     vocabulary = await _refusal(sender, {**ask, "logit_bias": {"2000000000": 1}}, _VOCABULARY)
-    mode = await _logprobs_mode(sender, ask)
-    sources = dict(facts.sources)
-    sources.update({"logprobs_mode": "a token sampled with top_k 1"} if mode is not None else {})
-    sources.update({"max_logprobs": "a refused request"} if width is not None else {})
-    sources.update({"vocab_size": "a refused request"} if vocabulary is not None else {})
-    return msgspec.structs.replace(
-        facts, max_logprobs=width, vocab_size=vocabulary or facts.vocab_size, logprobs_mode=mode, sources=sources
-    )
+    reply = await _one_token(sender, ask)
+    known = {
+        "max_logprobs": (width, "a refused request"),
+        "vocab_size": (vocabulary, "a refused request"),
+        "logprobs_mode": (_logprobs_mode(reply), "a token sampled with top_k 1"),
+        "fingerprint": (reply.system_fingerprint if reply is not None else None, "the reply to one token"),
+    }
+    values = {name: value for name, (value, _) in known.items() if value is not None}
+    sources = {**facts.sources, **{name: known[name][1] for name in values}}
+    return msgspec.convert({**msgspec.to_builtins(facts), **values, "sources": sources}, Facts)
 
 
 async def _sglang_vocabulary(sender: Sender, facts: Facts) -> Facts:
@@ -151,16 +155,23 @@ async def _sglang_vocabulary(sender: Sender, facts: Facts) -> Facts:
     return msgspec.structs.replace(facts, vocab_size=size, sources={**facts.sources, "vocab_size": "a refused request"})
 
 
-async def _logprobs_mode(sender: Sender, ask: dict[str, object]) -> Literal["raw", "processed"] | None:
+async def _one_token(sender: Sender, ask: dict[str, object]) -> completions.Body | None:
+    """The reply to one token sampled with top_k 1, or None where the server gives none."""
+    body = msgspec.json.encode({**ask, "logprobs": 0, "temperature": 2.0, "top_k": 1, "seed": 0})
+    try:
+        return completions.read((await sender.send(WireRequest(path=COMPLETIONS, body=body))).body)
+    except EndpointError:
+        return None
+
+
+def _logprobs_mode(reply: completions.Body | None) -> Literal["raw", "processed"] | None:
     """What a sampled logprob is a logprob of: with top_k 1 a processed one is 0, the raw one is what it was.
 
     None where the server gives no logprob, or one above 0: a server may be started to report logits.
     """
-    body = msgspec.json.encode({**ask, "logprobs": 0, "temperature": 2.0, "top_k": 1, "seed": 0})
     try:
-        reply = completions.read((await sender.send(WireRequest(path=COMPLETIONS, body=body))).body)
-        values = completions.read_logprobs(reply.choices[0], 0).values if reply.choices else []
-    except EndpointError:
+        values = completions.read_logprobs(reply.choices[0], 0).values if reply is not None and reply.choices else []
+    except BadReply:
         return None
     if len(values) != 1 or values[0] is None or values[0] > 0:
         return None
