@@ -99,6 +99,7 @@ def counted(**fields: Any) -> TaskTally:
     [
         ({"all_equal": 4}, "score alike in 4 of 10"),
         ({"all_zero": 4}, "every score is zero in 4"),
+        ({"doubled_start": 4}, "begins with one token twice (is a mark of the beginning added twice?) in 4"),
         ({"empty": 3}, "text is empty in 3"),
         ({"truncated": 6}, "text is cut in 6"),
         ({"all_equal": 3, "empty": 2, "truncated": 5, "tied": 10}, None),

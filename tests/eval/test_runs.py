@@ -25,10 +25,11 @@ BUSY: Any = Reply(503, json={})
 
 def go(url: str, out: Path, task: str = "gsm8k_gen", width: int = 8, **more: Any) -> Finished:
     resume, accept = more.pop("resume", False), more.pop("accept", ())
+    options = Options(dialect=more.pop("dialect", "auto"), retry=QUICK, concurrency=width)
     settings = Settings(**{"limit": "6", "shots": 0, **more})
 
     async def work() -> Finished:
-        async with open_pool([url], Options(retry=QUICK, concurrency=width)) as pool:
+        async with open_pool([url], options) as pool:
             order = Order(entries=[(task, settings)], out=out, policy=Policy(width), resume=resume, accept=accept)
             return await execute(order, pool)
 
@@ -143,6 +144,20 @@ def test_another_deployment_under_the_same_name_must_be_accepted_by_name(
         finished = go(fake.url, tmp_path / "run", resume=True, accept=[name])
     assert finished.report.tasks[0].scored == 6
     assert bool(finished.report.suspect) == (changed != "build-1")
+
+
+def test_an_answer_that_reasoning_left_no_room_for_is_empty_cut_and_asked_once(tmp_path: Path) -> None:
+    message = {"role": "assistant", "content": None, "reasoning": "hm, 12 trays"}
+    entries = [{"token": t, "logprob": -0.5, "top_logprobs": []} for t in ("hm", ",", " 12", " trays")]
+    choice = {"index": 0, "message": message, "finish_reason": "length", "logprobs": {"content": entries}}
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+    with serving(ToyEngine()) as fake:
+        fake.on("/v1/chat/completions", {"model": "toy", "choices": [choice], "usage": usage})
+        finished = go(fake.url, tmp_path / "run", dialect="openai_chat")
+        asked = sum(s.path == "/v1/chat/completions" for s in fake.seen)
+    assert (asked, finished.ended.failed) == (6, 0)
+    assert finished.report.tasks[0].flags == {"empty": 6, "truncated": 6}
+    assert finished.report.exit_code == 2
 
 
 def test_retries_are_counted_in_record_and_counters(tmp_path: Path) -> None:

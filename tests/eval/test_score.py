@@ -79,6 +79,41 @@ def test_texts_keep_what_was_extracted_and_the_stops() -> None:
 
 
 @pytest.mark.parametrize(
+    ("finish", "usage", "parts", "lost"),
+    [
+        (Finish("stop", "stop"), Usage(completion=15), {}, True),
+        (Finish("length", "length"), Usage(completion=2), {}, True),
+        (Finish("stop", "stop", "X:"), Usage(completion=4), {}, True),
+        (Finish("stop", "stop", "X:"), Usage(completion=3), {}, False),
+        (Finish("stop", "stop"), Usage(completion=1), {}, False),
+        (Finish("stop", "stop"), Usage(), {}, False),
+        (Finish("length", "length"), Usage(completion=15), {"reasoning": "hm"}, False),
+        (Finish("length", "length"), Usage(completion=15, reasoning=15), {}, False),
+        (Finish("stop", "stop"), Usage(completion=15), {"refusal": "No"}, False),
+    ],
+)
+def test_a_text_that_the_server_lost_is_no_empty_answer(
+    finish: Finish, usage: Usage, parts: dict[str, str], lost: bool
+) -> None:
+    reply = Response((Choice(0, "", finish, **parts),), usage)
+    item = GenItem("Q:", (), 9, "6")
+    if lost:
+        with pytest.raises(BadReply, match="tokens were sampled and the text is empty"):
+            score(item, PLAN, {"text": reply}, Contexts())
+        return
+    assert "empty" in score(item, PLAN, {"text": reply}, Contexts()).flags
+
+
+@pytest.mark.parametrize(
+    ("ids", "doubled"), [((1, 1, 88), True), ((1, 88, 88), False), ((1,), False), ((), False), (None, False)]
+)
+def test_a_beginning_that_stands_twice_is_flagged(ids: tuple[int, ...] | None, doubled: bool) -> None:
+    reply = Response((Choice(0, "#### 6", DONE),), Usage(), prompt_ids=np.array(ids) if ids is not None else None)
+    outcome = score(GenItem("Q:", (), 9, "6"), PLAN, {"text": reply}, Contexts())
+    assert outcome.flags == (("doubled_start",) if doubled else ())
+
+
+@pytest.mark.parametrize(
     ("ids", "said"),
     [
         ((1, 1, 88), "begins with id 1 twice"),

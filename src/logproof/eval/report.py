@@ -1,9 +1,9 @@
 """Report: what a run's store says, as a record, a table's rows and report.json.
 
 A run is suspect when its numbers exist but should not be trusted as they stand; each mark says why. Marks:
-all options of a row equal in more than SUSPECT_ROWS samples; all scores zero likewise; more than EMPTY_SHARE of
-the texts empty; more than TRUNCATED_SHARE cut at their length; replies from several models or fingerprints; a
-canary that drifted.
+all options of a row equal in more than SUSPECT_ROWS samples; all scores zero, or the first token of the prompt
+doubled, likewise; more than EMPTY_SHARE of the texts empty; more than TRUNCATED_SHARE cut at their length;
+replies from several models or fingerprints; a canary that drifted.
 """
 
 from __future__ import annotations
@@ -98,11 +98,19 @@ def build(reader: StoreReader, scorer: str | None = None) -> Report:
     )
 
 
+_COUNTED = {
+    "all_equal": "all options of a row score alike",
+    "all_zero": "every score is zero",
+    "doubled_start": "the prompt begins with one token twice (is a mark of the beginning added twice?)",
+}
+"""Flag -> what it says of more than SUSPECT_ROWS samples."""
+
+
 def suspects(tasks: tuple[TaskTally, ...]) -> list[str]:
     """The marks that the tallies of the tasks give."""
     marks = []
     for t in tasks:
-        for flag, words in (("all_equal", "all options of a row score alike"), ("all_zero", "every score is zero")):
+        for flag, words in _COUNTED.items():
             if t.flags.get(flag, 0) > SUSPECT_ROWS:
                 marks.append(f"{t.task}: {words} in {t.flags[flag]} of {t.scored} samples")
         for flag, share, words in (("empty", EMPTY_SHARE, "is empty"), ("truncated", TRUNCATED_SHARE, "is cut")):

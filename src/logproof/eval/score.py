@@ -22,8 +22,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """One scored sample.
 
     scores: metric -> 1.0 or 0.0, or another finite figure. output: what the scores came from, JSON values; a
-    sum of minus infinity is null there. flags: `tied`, `all_equal`, `all_zero`, `empty`, `truncated`, which
-    the report counts and the run's health is judged by.
+    sum of minus infinity is null there. flags: `tied`, `all_equal`, `all_zero`, `empty`, `truncated`,
+    `doubled_start`, which the report counts and the run's health is judged by.
     """
 
     scores: dict[str, float]
@@ -47,11 +47,24 @@ def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outco
     if plan.settings.bos is not None:
         for part, reply in replies.items():
             check_bos(plan.settings.bos, part, reply)
+    outcome = _scored(item, plan, replies, contexts)
+    if any(map(doubled_start, replies.values())):
+        return msgspec.structs.replace(outcome, flags=(*outcome.flags, "doubled_start"))
+    return outcome
+
+
+def _scored(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
     if isinstance(item, PplItem):
         return _ppl(item, replies, contexts)
     if isinstance(item, ClpItem):
         return _clp(item, plan, replies["labels"])
     return _gen(item, replies["text"])
+
+
+def doubled_start(reply: Response) -> bool:
+    """Whether a prompt begins with one token twice, as it does where text and tokenizer both add the mark."""
+    ids = reply.prompt_ids
+    return ids is not None and len(ids) > 1 and bool(ids[0] == ids[1])
 
 
 def check_bos(bos: int, part: str, reply: Response) -> None:
@@ -134,6 +147,7 @@ def _clp(item: ClpItem, plan: Plan, reply: Response) -> Outcome:
 
 def _gen(item: GenItem, reply: Response) -> Outcome:
     choice = reply.choices[0]
+    _check_text(choice, reply)
     extracted = {name: extract(choice.text) for name, extract in gen.EXTRACTORS.items()}
     scores = {f"exact_{name}": float(gen.equal(number, item.gold)) for name, number in extracted.items()}
     output: dict[str, object] = {
@@ -144,6 +158,18 @@ def _gen(item: GenItem, reply: Response) -> Outcome:
         "tokens": reply.usage.completion,
     }
     return Outcome(scores, item.gold, output, _text_flags(choice))
+
+
+def _check_text(choice: Choice, reply: Response) -> None:
+    """Refuse an empty text for which tokens were sampled: what a server lost is no empty answer.
+
+    One token may be the end mark, and all the others those of the matched stop, each at least a byte long.
+    """
+    matched = choice.finish.matched
+    room = 1 + (len(matched.encode()) if isinstance(matched, str) else 0)
+    spent = (reply.usage.completion or 0) - (reply.usage.reasoning or 0)
+    if spent > room and not (choice.text or choice.reasoning or choice.refusal or choice.tool_calls):
+        raise BadReply(f"{spent} tokens were sampled and the text is empty: the server lost it", path="/choices/0")
 
 
 def _text_flags(choice: Choice) -> tuple[Flag, ...]:
