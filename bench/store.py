@@ -47,7 +47,7 @@ def columns(seed: int) -> dict[str, Column]:
     rng = np.random.default_rng(seed)
     return {
         "ids": rng.integers(0, 49_152, POSITIONS),
-        "logprobs": -rng.random(POSITIONS),
+        "logprobs": (-rng.random(POSITIONS)).astype(np.float32).astype(np.float64),  # engines report float32 values
         "ranks": rng.integers(1, 100, POSITIONS),
         "texts": [f"tok{i}" for i in range(POSITIONS)],
     }

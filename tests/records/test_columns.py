@@ -74,7 +74,7 @@ def test_other_columns_are_refused_by_name(bad: Column) -> None:
 def test_a_record_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BYTES", 100)
     with pytest.raises(StoreError, match="more than 100 bytes"):
-        pack({"wide": np.zeros(20)})
+        pack({"wide": np.zeros(30)})
 
 
 def blob(parts: list[list[object]], body: bytes) -> bytes:
@@ -97,6 +97,8 @@ def blob(parts: list[list[object]], body: bytes) -> bytes:
         blob([["a", "text", [1], 3]], b"[1]"),
         blob([["a", "text", [1], 3]], b"{1}"),
         blob([["a", "text", [0], 2]], b"{}"),
+        blob([["a", "<i8", [1], 1, "O"]], b"\0"),
+        blob([["a", "<i8", [2], 1, "|u1"]], b"\0"),
         blob([["a", "|u1", [1], 1 << 40]], b"\0"),
         blob([["a", "|u1", [1], -1], ["b", "|u1", [1], 2]], b"\0"),
     ],
@@ -112,3 +114,40 @@ def test_a_cut_blob_never_becomes_a_column(data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(whole) - 1))
     with pytest.raises(StoreError):
         unpack(whole[:cut])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([0, 255]),
+        np.array([0, 256]),
+        np.array([65_536, 0]),
+        np.array([2**32, 1]),
+        np.array([-1, 3]),
+        np.array([2**63 - 1]),
+        np.array([np.float32(-0.1), np.nan, -np.inf, -0.0]).astype(np.float64),
+        np.array([-0.1, 1e300]),
+        np.array([], dtype=np.int64),
+    ],
+)
+def test_narrow_numbers_come_back_in_their_own_type(column: np.ndarray) -> None:
+    back = unpack(pack({"c": column}))["c"]
+    assert isinstance(back, np.ndarray)
+    assert (back.dtype, back.tobytes()) == (column.dtype, column.tobytes())
+
+
+def test_ids_and_logprobs_of_an_engine_take_few_bytes() -> None:
+    """Engines report float32 values; ids below 65,536 are two bytes each."""
+    rng = np.random.default_rng(3)
+    logprobs = (-rng.random(100)).astype(np.float32).astype(np.float64)
+    few = pack({"ids": rng.integers(0, 49_152, 100), "logprobs": logprobs})
+    assert len(few) < 100 * (2 + 4) + 120
+
+
+@pytest.mark.parametrize("count", [1, 100, 200, 5000])
+def test_short_and_long_columns_both_come_back(count: int) -> None:
+    texts = [f"t{i % 7}" for i in range(count)]
+    noise = np.random.default_rng(4).random(count)
+    back = unpack(pack({"texts": texts, "noise": noise}))
+    assert back["texts"] == texts
+    assert np.array_equal(back["noise"], noise)

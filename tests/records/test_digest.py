@@ -60,6 +60,23 @@ def test_structs_arrays_and_floats_have_one_stated_text() -> None:
     assert canonical({"z", "a"}) == '["a","z"]'
 
 
+class Part(msgspec.Struct, tag="part", omit_defaults=True):
+    text: str = ""
+    score: float | None = None
+
+
+@given(values, st.builds(Part, text=st.text(), score=st.none() | st.floats(allow_nan=False, allow_infinity=False)))
+def test_one_pass_and_the_careful_way_write_the_same(value: object, part: Part) -> None:
+    """A null in a value sends it the careful way, whose text must then differ in that null alone."""
+    plain = {"part": part, "value": value}
+    with_null = canonical({**plain, "~": None})
+    assert with_null == canonical({**plain, "~": 0})[:-2] + "null}"
+
+
+def test_the_word_null_in_a_text_is_no_nan() -> None:
+    assert canonical({"a": "null", "b": [1.5]}) == '{"a":"null","b":[1.5]}'
+
+
 def test_keys_with_one_text_are_not_merged() -> None:
     with pytest.raises(StoreError):
         canonical({1: "a", "1": "b"})

@@ -22,9 +22,7 @@ from logproof.errors import StoreError
 def canonical(value: object) -> str:
     """The canonical JSON text of a msgspec-able value. Raises StoreError for NaN, infinity and unknown types."""
     try:
-        plain = msgspec.to_builtins(value, order="deterministic", enc_hook=_numpy)
-        _check_all((plain,))
-        return _encode(plain)
+        return _at_once(value) or _checked(value)
     except (ValueError, TypeError, NotImplementedError, RecursionError) as error:
         raise StoreError(f"a value has no canonical JSON form: {error}") from None
 
@@ -42,6 +40,22 @@ def call_key(request: object, model: object, dialect: str, repeat: int = 0) -> s
 def sample_key(task: object, row_digest: str, repeat: int = 0) -> str:
     """Identity of one sample: the task's identity, its row's content and the repeat; never a position or row id."""
     return digest({"task": task, "row": row_digest, "repeat": repeat})
+
+
+def _at_once(value: object) -> str | None:
+    """The text in one pass, or None where a `null` in it may be a NaN, which msgspec writes so, or its keys or
+    texts are such that one pass cannot write them."""
+    try:
+        text = msgspec.json.encode(value, order="sorted", enc_hook=_numpy)
+    except (UnicodeEncodeError, TypeError):
+        return None
+    return None if b"null" in text else text.decode()
+
+
+def _checked(value: object) -> str:
+    plain = msgspec.to_builtins(value, order="deterministic", enc_hook=_numpy)
+    _check_all((plain,))
+    return _encode(plain)
 
 
 def _encode(plain: object) -> str:

@@ -15,6 +15,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from logproof.errors import StoreError
 from logproof.records.columns import pack, unpack
 from logproof.records.digest import canonical
@@ -66,6 +68,9 @@ TABLES: Mapping[type[Record], str] = {
 
 FIELDS: Mapping[type[Record], tuple[str, ...]] = {kind: kind.__struct_fields__ for kind in TABLES}
 
+_JSON_AT = {kind: tuple(i for i, name in enumerate(fields) if name in JSON_FIELDS) for kind, fields in FIELDS.items()}
+_JSON = msgspec.json.Decoder()
+
 MIN_SECRET = 8
 """Shortest secret that is masked, in characters: placeholders such as EMPTY also occur in honest texts."""
 
@@ -99,8 +104,13 @@ class Encoder:
     def row(self, record: Record) -> Row:
         """The row of a record. Raises StoreError for a value that has no canonical JSON form."""
         kind = type(record)
-        cells = tuple(self._cell(name, getattr(record, name)) for name in FIELDS[kind])
-        return Row(kind, cells, sum(len(cell) for cell in cells if isinstance(cell, (str, bytes))))
+        cells: list[object] = list(msgspec.structs.astuple(record))
+        for place in _JSON_AT[kind]:
+            cells[place] = canonical(cells[place])
+        if kind is CallRecord:
+            cells[-1] = _columns(cells[-1])
+        whole = tuple([self._cell(kind, place, value) for place, value in enumerate(cells)])
+        return Row(kind, whole, sum([len(cell) for cell in whole if isinstance(cell, (str, bytes))]))
 
     def mask(self, text: str) -> str:
         """The text without the secrets, and without the lone surrogates that SQLite cannot hold."""
@@ -111,20 +121,26 @@ class Encoder:
                 text = text.replace(secret, "[redacted]")
         return text
 
-    def _cell(self, name: str, value: object) -> Cell:
-        if name in JSON_FIELDS:
-            return self.mask(canonical(value))
-        if name == "columns":
-            return _columns(value)
+    def _cell(self, kind: type[Record], place: int, value: object) -> Cell:
         if isinstance(value, str):
             return self.mask(value)
-        return _plain(name, value)
+        if value is None or isinstance(value, (int, bytes)) or (isinstance(value, float) and math.isfinite(value)):
+            return value
+        raise StoreError(f"field {FIELDS[kind][place]} of a record cannot hold {value!r}")
 
 
 def decode(kind: type[R], cells: Sequence[Cell]) -> R:
     """The record of a row, whose cells stand in the order of `names`. Raises StoreError for a damaged row."""
+    values: dict[str, object] = dict(zip(FIELDS[kind], cells, strict=True))
+    for place in _JSON_AT[kind]:
+        cell = cells[place]
+        if isinstance(cell, str):
+            values[FIELDS[kind][place]] = parse(cell)
+    blob = values.get("columns")
+    if isinstance(blob, bytes):
+        values["columns"] = unpack(blob)
     build: Callable[..., R] = kind
-    return build(**{name: _value(name, cell) for name, cell in zip(FIELDS[kind], cells, strict=True)})
+    return build(**values)
 
 
 def _columns(value: object) -> bytes:
@@ -133,24 +149,15 @@ def _columns(value: object) -> bytes:
     return pack(value)
 
 
-def _plain(name: str, value: object) -> Cell:
-    if value is None or isinstance(value, int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    raise StoreError(f"field {name} of a record cannot hold {value!r}")
-
-
-def _value(name: str, cell: Cell) -> object:
-    if name in JSON_FIELDS and isinstance(cell, str):
-        return parse(cell)
-    if name == "columns" and isinstance(cell, bytes):
-        return unpack(cell)
-    return cell
-
-
 def parse(text: str) -> object:
     """The JSON value of a stored text. Raises StoreError if it is none."""
+    try:
+        return _JSON.decode(text)
+    except msgspec.DecodeError:  # also for the escape of a lone surrogate, which is in texts that engines return
+        return _parse_any(text)
+
+
+def _parse_any(text: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
