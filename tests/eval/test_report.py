@@ -51,6 +51,12 @@ def test_flags_and_crossings_are_summed() -> None:
     assert (found.flags, found.crossings) == ({"empty": 1, "tied": 2}, 2)
 
 
+def test_draws_without_seeds_are_noted() -> None:
+    ways = {"g": {"name": "text", "seeded": False}, "h": {"name": "text", "seeded": True}, "i": None}
+    assert report.unseeded(ways) == ("g: drawn without seeds, as this wire takes none: another run draws other texts",)
+    assert report.unseeded(None) == ()
+
+
 def test_reasons_beyond_a_few_are_lumped() -> None:
     found = tally("t", [sample(i, ok=False, reason=f"r{i}" * 200) for i in range(15)])
     assert found.failures["other reasons"] == 5

@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
-from logproof.errors import PlanRefused
+from logproof.errors import DatasetError, PlanRefused
 from logproof.eval.task import ClpItem, GenItem, PplItem, Settings
 from logproof.eval.ways import Plan, Way, choose, requests, ways
 from logproof.ir.facts import Facts
@@ -100,8 +101,50 @@ def test_a_refusal_of_the_request_itself_is_told() -> None:
 
 
 def test_the_ways_of_each_kind() -> None:
-    assert [w.name for w in ways("clp", SETTINGS, True)] == ["label_scores", "top_k"]
-    assert [w.name for w in ways("clp", SETTINGS, False)] == ["top_k"]
+    assert [(w.name, w.form) for w in ways("clp", SETTINGS, True)] == [
+        ("label_scores", "text"), ("top_k", "text"), ("label_scores", "chat"), ("top_k", "chat")
+    ]  # fmt: skip
+    assert [(w.name, w.form) for w in ways("clp", SETTINGS, False)] == [("top_k", "text"), ("top_k", "chat")]
+    assert all(w.needs["prefill"] for w in ways("clp", SETTINGS, True) if w.form == "chat")
     assert [(w.name, w.form) for w in ways("gen", SETTINGS, True)] == [
         ("scored_text", "text"), ("text", "text"), ("scored_text", "chat"), ("text", "chat")
     ]  # fmt: skip
+
+
+CHAT_FIELDS = ("logprob_token_ids", "return_token_ids", "return_tokens_as_token_ids")
+
+
+def test_labels_over_chat_stand_behind_an_answer_that_the_assistant_has_begun() -> None:
+    facts = Facts(engine="vllm", max_logprobs=100, fields={"/v1/chat/completions": CHAT_FIELDS})
+    way = choose("clp", SETTINGS, get_dialect("openai_chat"), facts, tokenizer=True)
+    assert (way.name, way.form) == ("label_scores", "chat")
+    [(_, request)] = requests(
+        ClpItem("Q\nA. x\nAnswer:", (" A", " B"), 0), Plan("m", way, SETTINGS, {" A": 5, " B": 6})
+    )
+    assert request.input.messages is not None
+    assert [(m.role, m.text) for m in request.input.messages] == [("user", "Q\nA. x"), ("assistant", "Answer:")]
+    assert request.scoring.label_ids == (5, 6)
+
+
+def test_labels_are_not_asked_of_a_chat_wire_that_continues_no_answer() -> None:
+    with pytest.raises(PlanRefused):
+        choose("clp", SETTINGS, get_dialect("openai_chat"), Facts(engine="openai"), tokenizer=False)
+
+
+@pytest.mark.parametrize("prompt", ["What is it?", "Answer:", ""])
+def test_a_label_prompt_over_chat_ends_in_its_context(prompt: str) -> None:
+    with pytest.raises(DatasetError, match="ends in 'Answer:'"):
+        requests(ClpItem(prompt, (" A", " B"), 0), Plan("m", Way("top_k", {}, "chat"), SETTINGS))
+
+
+def test_draws_go_without_seeds_where_the_wire_takes_none() -> None:
+    """SGLang heeds a seed only in its deterministic mode."""
+    dialect, drawn = get_dialect("sglang_native"), Settings(temperature=0.7, repeats=2)
+    plain = Facts(engine="sglang", vocab_size=1000)
+    way = choose("gen", drawn, dialect, plain, tokenizer=True)
+    assert (way.name, way.form, way.seeded) == ("scored_text", "text", False)
+    item = GenItem("Q:", (), 9, "1")
+    assert [requests(item, Plan("m", way, drawn), r)[0][1].sampling.seed for r in range(2)] == [None, None]
+    steady = choose("gen", drawn, dialect, replace(plain, deterministic=True), tokenizer=True)
+    assert (steady.name, steady.seeded) == ("scored_text", True)
+    assert choose("gen", SETTINGS, dialect, plain, tokenizer=True).seeded

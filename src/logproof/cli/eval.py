@@ -249,5 +249,7 @@ def show(made: Report, as_json: bool) -> None:
     for t in made.tasks:
         for reason, count in t.failures.items():
             out.print(f"{t.task}: {count} failed: {reason}", markup=False)
+    for note in made.notes:
+        out.print(f"note: {note}", markup=False)
     for mark in made.suspect:
         out.print(f"suspect: {mark}", markup=False)

@@ -19,7 +19,7 @@ from logproof.eval.datasets import Dataset, Doc, count_limit, open_dataset, pool
 from logproof.eval.rows import Row
 from logproof.eval.task import AnyTask, GenItem, Item, Settings
 from logproof.eval.tasks import get_task
-from logproof.eval.ways import Plan, choose, max_tokens
+from logproof.eval.ways import LABEL_CONTEXT, Plan, choose, max_tokens
 from logproof.ir.facts import Facts
 from logproof.models.connect import Connection, fitting
 from logproof.models.dialects import get_dialect
@@ -28,9 +28,6 @@ from logproof.records.digest import digest
 from logproof.records.record import Provenance
 from logproof.records.resume import NO_FINGERPRINT
 from logproof.version import VERSION
-
-LABEL_CONTEXT = "Answer:"
-"""The end of every label prompt: behind it, label ids are found."""
 
 
 class Job(msgspec.Struct, frozen=True, eq=False):

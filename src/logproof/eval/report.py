@@ -34,7 +34,8 @@ class Report(msgspec.Struct, frozen=True):
 
     model, dialect, endpoints, versions, fingerprints: as stored. scorer: None for the first scores.
     settings, ways, shots: of each task. canary: how a fixed prompt scored all through, None where it was not
-    asked. denominators: in words, for whoever reads the file alone.
+    asked. denominators: in words, for whoever reads the file alone. notes: what limits the run without making it
+    suspect.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Report(msgspec.Struct, frozen=True):
     ways: object = None
     shots: object = None
     dropped_leaves: object = None
+    notes: tuple[str, ...] = ()
     canary: Drift | None = None
     scorer: str | None = None
     denominators: str = "rates are over rows with a scored sample; failed samples are in no rate"
@@ -93,9 +95,17 @@ def build(reader: StoreReader, scorer: str | None = None) -> Report:
         ways=config.get("ways"),
         shots=config.get("shots"),
         dropped_leaves=config.get("dropped_leaves"),
+        notes=unseeded(config.get("ways")),
         canary=sung,
         scorer=scorer,
     )
+
+
+def unseeded(ways: object) -> tuple[str, ...]:
+    """One note a task whose draws carried no seed. ways: of the run's configuration, as stored."""
+    found = ways if isinstance(ways, dict) else {}
+    names = [name for name, way in found.items() if isinstance(way, dict) and way.get("seeded") is False]
+    return tuple(f"{n}: drawn without seeds, as this wire takes none: another run draws other texts" for n in names)
 
 
 _COUNTED = {

@@ -2,11 +2,15 @@
 
     ppl   prompt scores of every option
     clp   exact label scores, else the top-k list at the first position
-    gen   text with the logprobs of its tokens, else text alone
+    gen   text with the logprobs of its tokens, else text alone; drawn by seed, else without one
 
 The first way that the dialect lowers without a refusal is taken, before the run starts and for all of its rows,
 and is part of the run's identity. Texts go out as text prompts; where a wire takes only chat, generation goes
 out as one user message.
+
+Labels are tokens behind `Answer:`. A chat wire asks for them only where it continues an assistant's turn: the
+question is the user's message, `Answer:` the beginning of the assistant's. Behind a chat template's own header
+the model writes `A`, not ` A`, so a wire without prefill cannot be asked for the same tokens and is refused.
 """
 
 from __future__ import annotations
@@ -15,11 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from logproof.errors import PlanRefused, RequestRefused
+from logproof.errors import DatasetError, PlanRefused, RequestRefused
 from logproof.eval.task import ClpItem, GenItem, Item, Kind, PplItem, Settings
 from logproof.ir.facts import Facts
-from logproof.ir.message import text_message
+from logproof.ir.message import Message, text_message
 from logproof.ir.request import Input, Request, Sampling, Schedule, Scoring
 from logproof.models.capabilities import missing, plan
 from logproof.models.client import lower
@@ -29,12 +34,20 @@ Form = Literal["text", "chat"]
 Name = Literal["prompt_scores", "label_scores", "top_k", "scored_text", "text"]
 
 
+LABEL_CONTEXT = "Answer:"
+"""The end of every label prompt: behind it, label ids are found."""
+
+
 class Way(msgspec.Struct, frozen=True):
-    """One way. needs: capability -> width. form: how the prompt travels."""
+    """One way. needs: capability -> width. form: how the prompt travels.
+
+    seeded: whether draws carry a seed; False where the wire takes none, so that draws cannot be repeated.
+    """
 
     name: Name
     needs: dict[str, int]
     form: Form = "text"
+    seeded: bool = True
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -52,13 +65,15 @@ def ways(kind: Kind, settings: Settings, tokenizer: bool) -> list[Way]:
         return [Way("prompt_scores", {"input_scoring": 1})]
     if kind == "clp":
         exact = [Way("label_scores", {"label_scoring": 1})] if tokenizer else []
-        return [*exact, Way("top_k", {"top_logprobs": settings.top_k})]
-    return [
+        plain = [*exact, Way("top_k", {"top_logprobs": settings.top_k})]
+        return plain + [Way(way.name, {**way.needs, "prefill": 1}, "chat") for way in plain]
+    seeded = [
         Way("scored_text", {"sampled_logprobs": 1}),
         Way("text", {}),
         Way("scored_text", {"sampled_logprobs": 1}, "chat"),
         Way("text", {}, "chat"),
     ]
+    return seeded if settings.temperature == 0 else seeded + [replace(way, seeded=False) for way in seeded]
 
 
 def choose(
@@ -101,8 +116,8 @@ def _refusal(way: Way, settings: Settings, dialect: Dialect, facts: Facts) -> st
 def _example(plan: Plan) -> Request:
     items: dict[str, Item] = {
         "prompt_scores": PplItem("a", ("b",), (" b",), 0),
-        "label_scores": ClpItem("a", (" A", " B"), 0),
-        "top_k": ClpItem("a", (" A", " B"), 0),
+        "label_scores": ClpItem(f"a {LABEL_CONTEXT}", (" A", " B"), 0),
+        "top_k": ClpItem(f"a {LABEL_CONTEXT}", (" A", " B"), 0),
     }
     item = items.get(plan.way.name, GenItem("a", ("b",), 8, "1"))
     return requests(item, plan)[0][1]
@@ -118,7 +133,7 @@ def requests(item: Item, plan: Plan, repeat: int = 0) -> list[tuple[str, Request
         asked = [("text", _gen(item, plan, repeat))]
     if not plan.settings.stream:
         return asked
-    return [(part, msgspec.structs.replace(r, schedule=Schedule(stream=True))) for part, r in asked]
+    return [(part, replace(r, schedule=Schedule(stream=True))) for part, r in asked]
 
 
 def prompts(item: PplItem) -> list[str]:
@@ -147,16 +162,29 @@ def _clp(item: ClpItem, plan: Plan) -> Request:
         scoring = Scoring(label_ids=tuple(plan.label_ids[label] for label in item.labels))
     else:
         scoring = Scoring(sampled=plan.settings.top_k)
-    return Request(plan.model, _input(item.prompt, plan.way.form), sampling, scoring)
+    given = Input(text=item.prompt) if plan.way.form == "text" else Input(messages=_begun(item.prompt))
+    return Request(plan.model, given, sampling, scoring)
+
+
+def _begun(prompt: str) -> tuple[Message, ...]:
+    """The question as the user's message, `Answer:` as the assistant's turn to be continued.
+
+    Raises DatasetError for a prompt that does not end so: its labels would be sought elsewhere.
+    """
+    question = prompt.removesuffix(LABEL_CONTEXT).rstrip()
+    if question == prompt.rstrip() or not question:
+        raise DatasetError(f"a label prompt over chat must be a question that ends in {LABEL_CONTEXT!r}")
+    return text_message("user", question), text_message("assistant", LABEL_CONTEXT)
 
 
 def _gen(item: GenItem, plan: Plan, repeat: int) -> Request:
-    """Greedy unless a temperature is set; then each repeat has a seed of its own."""
+    """Greedy unless a temperature is set; then each repeat has a seed of its own, where the wire takes seeds."""
     settings = plan.settings
+    drawn = settings.temperature > 0 and plan.way.seeded
     sampling = Sampling(
         max_tokens=max_tokens(item, settings),
         temperature=settings.temperature,
-        seed=settings.seed + repeat if settings.temperature > 0 else None,
+        seed=settings.seed + repeat if drawn else None,
         stop=item.stop,
     )
     scoring = Scoring(sampled=0) if plan.way.name == "scored_text" else Scoring()
