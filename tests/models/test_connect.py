@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
 
 import logproof
-from fakes.server import FakeServer, Reply
-from logproof.errors import TransportError, UsageError
+from fakes.server import FakeServer, Reply, Seen
+from logproof.errors import AuthError, TransportError, UsageError
 from logproof.ir.facts import Facts
-from logproof.ir.request import Input, Sampling, Scoring
+from logproof.ir.message import text_message
+from logproof.ir.request import Input, Request, Sampling, Scoring
 from logproof.models import connect as room
 from logproof.models.connect import Connection, Options, best_dialect, choose_model, connect, fitting
 from logproof.models.dialects import BUILT_IN
@@ -21,6 +24,7 @@ from logproof.models.sync import Model
 from logproof.models.tokenizer import LocalTokenizer, ServerTokenizer
 from logproof.wire.retry import RetryPolicy
 from models import served
+from models.wires import REPLIES, load
 
 ONCE = RetryPolicy(attempts=1)
 IDS = (504, 3575, 282, 4649, 314)
@@ -62,6 +66,73 @@ def test_a_silent_endpoint_is_open_to_a_named_dialect_only() -> None:
         assert connection.facts == Facts()
         with pytest.raises(UsageError, match="answers none of the questions"):
             opened(server.url)
+
+
+KEY = "sk-local-0123456789"
+
+
+def guarded(server: FakeServer, header: str, value: str) -> FakeServer:
+    """A vLLM that wants this header for everything below /v1, as `--api-key` makes it."""
+    known = served.vllm(server)
+    answers = json.loads((REPLIES / "probe" / "vllm.json").read_text(encoding="utf-8"))
+    message = load("anthropic_messages", "vllm_plain").json()
+    answers |= {"/v1/messages": message, "/v1/completions": served.answer}
+
+    def checked(answer: Any) -> Callable[[Seen], Any]:
+        def reply(seen: Seen) -> Any:
+            if seen.headers.get(header) != value:
+                return Reply(401, json={"error": "Unauthorized"})
+            return answer(seen) if callable(answer) else answer
+
+        return reply
+
+    for path, answer in answers.items():
+        if path.startswith("/v1"):
+            known.on(path, checked(answer))
+    return known
+
+
+@pytest.mark.parametrize(
+    ("dialect", "header", "value"),
+    [
+        ("anthropic_messages", "authorization", f"Bearer {KEY}"),
+        ("anthropic_messages", "x-api-key", KEY),
+        ("vllm_native", "authorization", f"Bearer {KEY}"),
+        ("auto", "authorization", f"Bearer {KEY}"),
+        ("auto", "x-goog-api-key", KEY),
+    ],
+)
+def test_the_key_travels_as_the_endpoint_takes_it(dialect: str, header: str, value: str) -> None:
+    with FakeServer() as server:
+        connection = opened(guarded(server, header, value).url, Options(dialect=dialect, key=KEY))
+        assert connection.endpoint.secret_headers() == {header if header != "authorization" else "Authorization": value}
+        assert connection.facts.engine == "vllm"
+        assert connection.model == "smollm2"
+
+
+def test_a_keyed_vllm_answers_in_anthropics_wire() -> None:
+    async def run(url: str) -> str:
+        async with connect(url, Options(dialect="anthropic_messages", key=KEY)) as connection:
+            request = Request("smollm2", Input(messages=(text_message("user", "Hi"),)), Sampling(max_tokens=16))
+            return (await connection.client.call(request)).response.text
+
+    with FakeServer() as server:
+        assert asyncio.run(run(guarded(server, "authorization", f"Bearer {KEY}").url))
+        sent = next(seen for seen in server.seen if seen.path == "/v1/messages")
+    assert "x-api-key" not in sent.headers
+
+
+@pytest.mark.parametrize("key", ["sk-another-0123456789", None])
+def test_a_key_that_no_way_opens_is_an_auth_error(key: str | None) -> None:
+    with FakeServer() as server, pytest.raises(AuthError):
+        opened(guarded(server, "authorization", f"Bearer {KEY}").url, Options(dialect="anthropic_messages", key=key))
+
+
+@pytest.mark.parametrize(("engine", "auth"), [("vllm", "bearer"), ("anthropic", "x-api-key"), (None, "x-api-key")])
+def test_known_facts_tell_how_the_key_travels(fake: FakeServer, engine: str | None, auth: str) -> None:
+    options = Options(dialect="anthropic_messages", model="m", key=KEY, facts=Facts(engine=engine), texts=False)
+    assert opened(fake.url, options).endpoint.auth == auth
+    assert fake.seen == []
 
 
 def test_nothing_at_the_url_is_a_transport_error() -> None:

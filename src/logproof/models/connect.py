@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from logproof.errors import UsageError
+from logproof.errors import AuthError, UsageError
 from logproof.ir.facts import Facts
 from logproof.models.client import Client
 from logproof.models.dialect import Dialect
@@ -33,6 +33,13 @@ FITTING = {
     "gemini": ("google_genai",),
 }
 """Kind of endpoint -> dialects that it speaks, the best for scoring first."""
+
+
+AUTH_STYLES: tuple[AuthStyle, ...] = ("bearer", "x-api-key", "x-goog-api-key")
+"""How a key may travel, in the order in which an endpoint of an unknown kind is tried."""
+
+BEARER_ENGINES = ("vllm", "sglang")
+"""Engines that take a key as a bearer token alone, whatever wire they are asked in."""
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -72,14 +79,37 @@ async def connect(url: str, options: Options | None = None) -> AsyncIterator[Con
     """Open an endpoint. Raises UsageError for a bad URL, dialect or model, EndpointError where nothing answers."""
     options = options or Options()
     named = get_dialect(options.dialect) if options.dialect != "auto" else None
-    place = open_endpoint(url, options, named.auth if named else "bearer")
+    known, auth = await _told(url, options, named)
+    place = open_endpoint(url, options, auth)
     async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
-        facts = with_version(options.facts or await _probed(transport, must_tell=named is None), options.headers)
+        facts = with_version(known, options.headers)
         dialect = named or best_dialect(facts)
         model = choose_model(options.model, facts)
         tokenizer = _tokenizer(options.tokenizer, facts, transport, model)
         client = Client(transport, dialect, facts, tokenizer=tokenizer if options.texts else None, drop=options.drop)
         yield Connection(client, place, facts, transport, tokenizer, model)
+
+
+async def _told(url: str, options: Options, named: Dialect | None) -> tuple[Facts, AuthStyle]:
+    """Facts of an endpoint, and how it takes the key: as the dialect's own API does, or as a bearer token.
+
+    vLLM, SGLang and many gateways serve every wire behind one check for a bearer token; which kind of key an
+    endpoint takes, its answer to the probe shows. Raises AuthError where it takes none.
+    """
+    styles = AUTH_STYLES if named is None else tuple(dict.fromkeys((named.auth, "bearer")))
+    if options.facts is not None:
+        return options.facts, "bearer" if options.facts.engine in BEARER_ENGINES else styles[0]
+    refusals = []
+    for auth in styles:
+        place = open_endpoint(url, options, auth)
+        async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
+            try:
+                return await _probed(transport, must_tell=named is None), auth
+            except AuthError as refused:
+                refusals.append(refused)
+        if place.key is None:
+            break
+    raise refusals[0]
 
 
 def with_version(facts: Facts, headers: Mapping[str, str]) -> Facts:

@@ -34,6 +34,9 @@ QUESTIONS = (
 )
 """What is asked of every endpoint, below its root."""
 
+_UNGUARDED = {"/version", "/openapi.json", "/logproof/status"}
+"""What vLLM answers to whoever asks, also where it wants a key for everything else."""
+
 _LIMIT = re.compile(r"max allowed: (\d+)")
 _VOCABULARY = re.compile(r"[Vv]ocabulary size: (\d+)")
 _VALID_RANGE = re.compile(r"valid range is \[0, (\d+)\)")
@@ -112,7 +115,7 @@ async def _ask_all(sender: Sender) -> dict[str, object]:
         elif result is not None:
             answers[path] = result
     auth = next((f for f in failures if isinstance(f, AuthError)), None)
-    if auth is not None and not answers.keys() - {"/version", "/openapi.json"}:
+    if auth is not None and not answers.keys() - _UNGUARDED:
         raise auth
     lost = next((f for f in failures if isinstance(f, TransportError)), None)
     if lost is not None and not answers:
