@@ -19,6 +19,7 @@ from logproof.errors import (
     StatusError,
     UsageError,
 )
+from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
 from logproof.ir.request import Input, Output, Reasoning, Request, Sampling, Schedule, Scoring, Session, Tools
 from logproof.ir.response import Response, Tokens
@@ -70,6 +71,7 @@ def test_the_probe_knows_the_engine(model: Model) -> None:
     assert (facts.engine, facts.max_model_len, facts.max_logprobs) == ("vllm", 2048, 100)
     assert facts.version is not None
     assert facts.vocab_size == 49152
+    assert (facts.fingerprint or "").startswith("vllm-0.32.0")
     assert facts.logprobs_mode == "raw"
     assert facts.has_field("/v1/completions", "logprob_token_ids")
     assert facts.tokenizer
@@ -270,9 +272,12 @@ def test_a_wrong_model_is_named(engine_url: str, model: Model) -> None:
         Model(engine_url, model="nope")
 
 
-def test_an_id_outside_the_vocabulary_is_a_typed_refusal(model: Model) -> None:
-    with pytest.raises(StatusError, match="vocab"):
+def test_an_id_outside_the_vocabulary_is_refused_here_and_there(engine_url: str, model: Model) -> None:
+    with pytest.raises(RequestRefused, match="id 60000 is outside the vocabulary of 49152"):
         model.score((1, 60000))
+    blind = Facts(engine="vllm", models=model.facts.models)
+    with Model(engine_url, dialect="vllm_native", facts=blind) as unaware, pytest.raises(StatusError, match="vocab"):
+        unaware.score((1, 60000))
     assert model.score((1, 2)).prompt is not None
 
 
