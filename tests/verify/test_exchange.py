@@ -4,12 +4,14 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from logproof.errors import ArtifactError, BadReply
 from logproof.ir.facts import Facts
 from logproof.verify import structure
-from logproof.verify.artifact import Artifact, Claim, ModelClaim, Seed
+from logproof.verify.artifact import Artifact, Claim, ModelClaim, Sampling, Seed
+from logproof.verify.defaults import Defaults, merged, neutral, of_config, of_engine, stated
 from logproof.verify.exchange import Seen, artifacts_of, sampling
 from proxy.pairs import NAMES, pair
 
@@ -85,9 +87,12 @@ def test_the_measured_mode_is_written() -> None:
     (artifact,) = made("completion", Facts(engine="vllm", logprobs_mode="processed"))
     assert artifact.logprobs is not None
     assert artifact.logprobs.mode == "processed"
-    (masked,) = made("chat_json", Facts(engine="vllm", logprobs_mode="processed"))
+    masked_facts = Facts(engine="vllm", logprobs_mode="processed")
+    (masked,) = made("chat_json", masked_facts)
     assert masked.logprobs is not None
     assert masked.logprobs.mode == "unknown"
+    bare = artifacts_of(seen("chat", reply=pair("chat").direct.encode(), width=None), masked_facts, CLAIM, "http://e")
+    assert bare[0].logprobs is None
 
 
 @pytest.mark.parametrize("name", ["chat", "completion", "chat_stream"])
@@ -181,3 +186,46 @@ def test_a_grammar_is_known_by_its_digest(body: dict[str, object], constrained: 
 def test_sampling_that_no_engine_takes_is_refused() -> None:
     with pytest.raises(ArtifactError, match="sampling"):
         sampling({"temperature": "hot"}, VLLM)
+
+
+def resolved(name: str, facts: Facts = VLLM, gaps: Defaults | None = None, **changes: object) -> Sampling:
+    return artifacts_of(seen(name, **changes), facts, CLAIM, "http://e", gaps)[0].sampling
+
+
+def without(name: str, *fields: str) -> bytes:
+    found = pair(name)
+    return json.dumps({k: v for k, v in {**found.request, **found.asks}.items() if k not in fields}).encode()
+
+
+LEAVES = ("temperature", "max_tokens", "top_p")
+
+
+def test_known_defaults_resolve_every_gap_and_say_where_from() -> None:
+    facts = msgspec.structs.replace(VLLM, max_model_len=2048)
+    gaps = merged(of_engine({"temperature": 1.0}), neutral(), stated({"top_k": 50}))
+    found = resolved("completion", facts, gaps, body=without("completion", *LEAVES))
+    assert found.unresolved() == ()
+    assert (found.temperature, found.top_k, found.max_tokens) == (1.0, 50, 16)
+    assert {found.sources[n] for n in ("temperature", "top_k", "max_tokens", "ignore_eos")} == {
+        "engine",
+        "operator",
+        "protocol",
+    }
+    assert structure.faults(artifacts_of(seen("completion"), facts, CLAIM, "http://e", gaps)[0]) == []
+
+
+def test_a_chat_without_a_limit_ends_at_the_context() -> None:
+    facts = msgspec.structs.replace(VLLM, max_model_len=2048)
+    prompt = len(made("chat")[0].tokens.prompt_ids or ())
+    body = without("chat", "max_tokens")
+    found = resolved("chat", facts, neutral(), body=body)
+    assert (found.max_tokens, found.sources["max_tokens"]) == (2048 - prompt, "engine")
+    assert resolved("chat", facts, body=body).max_tokens is None
+    assert resolved("chat", VLLM, neutral(), body=body).max_tokens is None
+    config = of_config(b'{"max_new_tokens": 77}')
+    assert resolved("chat", facts, config, body=body).max_tokens == 77
+    tight = msgspec.structs.replace(VLLM, max_model_len=prompt + 9)
+    assert resolved("chat", tight, config, body=body).max_tokens == 9
+    assert resolved("chat", msgspec.structs.replace(VLLM, max_model_len=1), config, body=body).max_tokens == 77
+    plain = resolved("chat", Facts(engine="openai", max_model_len=2048), stated({"max_tokens": 5}), body=body)
+    assert (plain.max_tokens, plain.sources["max_tokens"]) == (5, "operator")

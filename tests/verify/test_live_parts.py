@@ -21,14 +21,14 @@ from logproof.ir.response import Tokens, TopK
 from logproof.verify import artifact as art
 from logproof.verify import audit as auditing
 from logproof.verify import calibrate as calibrating
-from logproof.verify import calibration, files, report
+from logproof.verify import calibration, defaults, exchange, files, report
 from logproof.verify import replay as rep
 from logproof.verify.artifact import Artifact, Claim
 from logproof.verify.calibration import Aim, Honest
 from logproof.verify.capture import Captured, Pins, Prompt, capture, capture_one, prompts
 from logproof.verify.judge import Replay, ReplayFailure, judge
 from logproof.verify.parallel import in_order
-from logproof.verify.policy import Policy
+from logproof.verify.policy import NoiseFloor, Policy
 from logproof.verify.recording import claim_of, columns_of
 from logproof.verify.support import Sampler
 from verify.builders import policy
@@ -249,6 +249,110 @@ def test_processed_logprobs_need_the_plugin(fake: FakeServer) -> None:
     assert body["enforced_token_ids"] == list(made.tokens.completion_ids or ())
     assert (body["temperature"], body["top_k"], body["logprobs_mode"]) == (0.7, 8, "processed_logprobs")
     assert (body["ignore_eos"], body["min_tokens"], body["stop"]) == (True, 0, [])
+
+
+GRAMMAR = {"structured_outputs": {"regex": "[a-y]+"}}
+
+
+def under_grammar(fake: FakeServer, sampler: Sampler) -> Artifact:
+    """An honest record of a constrained completion, as the proxy makes it."""
+    serve(fake, Tiny())
+    body = {"model": "tiny", "prompt": "猫", "max_tokens": 20, "seed": 7, "temperature": sampler.temperature, **GRAMMAR}
+    asked = {**body, "logprobs": 10, "return_token_ids": True, "return_tokens_as_token_ids": True, "ignore_eos": True}
+    sent = json.dumps(asked).encode()
+    seen = Seen("POST", ROUTE, {}, sent)
+    reply = json.dumps(Tiny().answer(seen)).encode()
+    call = exchange.Seen(
+        path=ROUTE, body=sent, reply=reply, streamed=False, width=10, when=NOW, request_sha256="0", reply_sha256="0"
+    )
+    (made,) = exchange.artifacts_of(call, FACTS, claim(), "http://e", defaults.neutral())
+    return made
+
+
+@pytest.mark.parametrize("sampler", [Sampler(1.0), Sampler(0.0)])
+def test_a_constrained_completion_is_replayed_under_its_grammar(fake: FakeServer, sampler: Sampler) -> None:
+    made = under_grammar(fake, sampler)
+    assert made.logprobs is not None
+    assert (made.logprobs.mode, made.sampling.unresolved()) == ("constrained", ())
+    answer = run(replayed(fake, made, "auto", facts(plugin=PLUGIN)))
+    assert isinstance(answer, Replay), answer
+    assert (answer.method, answer.mode) == ("decode", "constrained")
+    body = fake.seen[-1].json()
+    assert (body["structured_outputs"], body["logprobs_mode"]) == (GRAMMAR["structured_outputs"], "raw_logprobs")
+    rules = msgspec.structs.replace(TINY_POLICY, method="decode")
+    got = judge(made, answer, rules, NOW)
+    assert (got.status, got.level) == ("valid", "replayed"), got.findings
+    noisy = msgspec.structs.replace(rules, exact=None)
+    assert judge(made, answer, noisy, NOW).status == "inconclusive"
+    other = judge(made, msgspec.structs.replace(answer, mode="raw"), rules, NOW)
+    assert "modes_differ" in [f.reason for f in other.findings]
+
+
+def test_a_constrained_completion_without_the_means_is_inconclusive(fake: FakeServer) -> None:
+    made = under_grammar(fake, Sampler(1.0))
+    for asked, known, words in (
+        ("prefill", facts(plugin=PLUGIN), "the artifact's are constrained"),
+        ("auto", FACTS, "no working replay plugin"),
+    ):
+        failure = run(replayed(fake, made, asked, known))
+        assert isinstance(failure, ReplayFailure)
+        assert words in failure.detail
+        assert judge(made, failure, TINY_POLICY, NOW).status == "inconclusive"
+    lost = art.seal(msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body={"a": 1})))
+    failure = run(replayed(fake, lost, "auto", facts(plugin=PLUGIN)))
+    assert isinstance(failure, ReplayFailure)
+    assert "grammar" in failure.detail
+
+
+def test_auto_takes_the_policy_s_method_and_says_so(fake: FakeServer) -> None:
+    serve(fake, Tiny())
+    made = one(fake)
+
+    async def work(known: Facts) -> auditing.Verdict:
+        rules = msgspec.structs.replace(TINY_POLICY, method="decode")
+        async with open_tiny(fake, known) as connection:
+            return (await auditing.verify(connection, made, rules, repeats=2))[1]
+
+    got = run(work(facts(plugin=PLUGIN)))
+    assert (got.status, got.context.method, got.context.noise_floor) == ("valid", "decode", 0.0)
+    assert got.context.method_reason == "the policy was calibrated for it"
+    bare = run(work(FACTS))
+    assert (bare.status, bare.context.method) == ("inconclusive", "prefill")
+    assert "calibrated for method decode" in " ".join(bare.reasons)
+
+
+def test_the_noise_floor_of_the_policy_stands_in_for_one_replay(fake: FakeServer) -> None:
+    serve(fake, Tiny())
+    made = one(fake)
+    rules = msgspec.structs.replace(TINY_POLICY, floor=NoiseFloor(repeat=3e-5))
+    assert judge(made, run(replayed(fake, made)), rules, NOW).context.noise_floor == 3e-5
+    assert judge(made, run(replayed(fake, made)), None, NOW).context.noise_floor is None
+
+
+def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
+    serve(fake, Tiny())
+    made = one(fake)
+
+    async def work(known: Facts, most: int = rep.MAX_FILLS) -> Replay:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rep, "MAX_FILLS", most)
+            async with open_tiny(fake, known) as connection:
+                answer = await rep.replay(connection, made, "prefill", fill=True)
+        assert isinstance(answer, Replay)
+        return answer
+
+    own = art.columns(made)
+    wide = run(work(FACTS))
+    assert wide.scored is None
+    narrow = facts(max_logprobs=4)
+    filled = run(work(narrow))
+    assert rep.missing(own, filled.columns)
+    assert filled.scored is not None
+    assert rep.missing(own, filled.scored) == {}
+    s1 = next(f for f in judge(made, filled, TINY_POLICY, NOW).findings if f.test == "S1")
+    assert s1.statistic["max_abs"] < 1e-5
+    assert run(work(narrow, 3)).scored is None
+    assert run(work(facts(max_logprobs=4, fields={ROUTE: ()}))).scored is None
 
 
 def test_long_decodes_go_in_windows(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:

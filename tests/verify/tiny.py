@@ -30,7 +30,7 @@ FACTS = Facts(
     max_logprobs=40,
     vocab_size=TINY_VOCAB,
     logprobs_mode="raw",
-    fields={ROUTE: ("min_p", "repetition_penalty", "ignore_eos", "min_tokens", "stop_token_ids")},
+    fields={ROUTE: ("min_p", "repetition_penalty", "ignore_eos", "min_tokens", "stop_token_ids", "logprob_token_ids")},
 )
 
 
@@ -75,7 +75,10 @@ class Tiny:
             "prompt_token_ids": ids,
             "token_ids": drawn,
         }
-        if "logprobs" in body:
+        if body.get("logprob_token_ids"):
+            maps = [{t: float(np.float32(row[t])) for t in (*body["logprob_token_ids"], drawn[0])} for row in rows]
+            choice["logprobs"] = self._lists(drawn, maps)
+        elif "logprobs" in body:
             choice["logprobs"] = self._sampled(drawn, rows, body["logprobs"])
         if "prompt_logprobs" in body:
             choice["prompt_logprobs"] = self._prompt(ids, body["prompt_logprobs"])
@@ -93,6 +96,9 @@ class Tiny:
         every, drawn, rows = np.arange(TINY_VOCAB)[None, :], list[int](), list[Array]()
         for i in range(count):
             z = self.logits(prompt + drawn)
+            if body.get("structured_outputs"):
+                # Stands for any grammar: half of the vocabulary is let through.
+                z = np.where(np.arange(TINY_VOCAB) < TINY_VOCAB // 2, z, -np.inf)
             wanted = z if self.writer is None else self.logits(prompt + drawn, self.writer)
             token = int(wanted.argmax())
             if not sampler.greedy:
@@ -110,7 +116,10 @@ class Tiny:
         return {t: max(float(np.float32(row[t])), -9999.0) for t in [*best, token]}
 
     def _sampled(self, drawn: list[int], rows: list[Array], k: int) -> dict[str, Any]:
-        maps = [self._row(row, t, k) for row, t in zip(rows, drawn, strict=True)]
+        return self._lists(drawn, [self._row(row, t, k) for row, t in zip(rows, drawn, strict=True)])
+
+    @staticmethod
+    def _lists(drawn: list[int], maps: list[dict[int, float]]) -> dict[str, Any]:
         return {
             "tokens": [f"token_id:{t}" for t in drawn],
             "token_logprobs": [m[t] for m, t in zip(maps, drawn, strict=True)],

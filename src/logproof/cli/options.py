@@ -57,11 +57,11 @@ def connection(
     )
 
 
-def wire_options(pairs: list[str] | None) -> dict[str, object]:
-    """`--option name=JSON` pairs as wire fields; a value that is no JSON is taken as text."""
+def wire_options(pairs: list[str] | None, option: str = "--option") -> dict[str, object]:
+    """`name=JSON` pairs as wire fields; a value that is no JSON is taken as text."""
     found: dict[str, object] = {}
     for text in pairs or []:
-        name, value = _pair("--option", text)
+        name, value = _pair(option, text)
         try:
             found[name] = msgspec.json.decode(value)
         except msgspec.DecodeError:

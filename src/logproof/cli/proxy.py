@@ -18,6 +18,7 @@ from logproof.cli.printing import remark
 from logproof.errors import UsageError
 from logproof.ir.facts import Facts
 from logproof.models.connect import open_endpoint
+from logproof.models.defaults import told_defaults
 from logproof.models.probe import probe
 from logproof.proxy.app import STATUS, Proxy
 from logproof.proxy.exchange import Exchange
@@ -27,7 +28,9 @@ from logproof.proxy.recorder import OnFull, Recorder
 from logproof.proxy.serve import listen, run
 from logproof.proxy.upstream import Upstream
 from logproof.verify import artifact as art
+from logproof.verify import defaults as filling
 from logproof.verify.artifact import Claim
+from logproof.verify.defaults import Defaults
 from logproof.verify.exchange import Seen, artifacts_of
 from logproof.verify.recording import claim_of
 from logproof.wire.transport import Transport
@@ -54,39 +57,47 @@ def proxy(
     device: ways.Device = None,
     profile: ways.Profile = None,
     eos_id: ways.EosIds = None,
+    generation_config: ways.GenerationConfig = None,
+    default: ways.DefaultValues = None,
     key_env: opt.KeyEnv = None,
 ) -> int:
     """Stand in front of an engine and record each chat or completion call as an artifact; clients need no change.
 
-    The key of --key-env is used for the probe at the start alone; clients' own keys pass through and are not kept.
-    Ends on Ctrl-C or SIGTERM: exit 0, or 2 where calls were lost.
+    Sampling that a request leaves out is recorded as the engine tells it, or as --generation-config and --default
+    state it, else as unresolved. The key of --key-env is used for the probe at the start alone; clients' own keys pass
+    through and are not kept. Ends on Ctrl-C or SIGTERM: exit 0, or 2 where calls were lost.
     """
     mode = _mode(on_full)
     options = opt.connection("auto", None, key_env=key_env, texts=False)
     place = open_endpoint(upstream, options, "bearer")
-    facts = asyncio.run(_facts(Transport(place)))
+    config, single = ways.defaults(generation_config, default)
+    facts, told = asyncio.run(_facts(Transport(place)))
+    gaps = filling.merged(filling.of_engine(told), config, single)
     known = {"dtype": dtype, "runner": runner, "device": device, "sampler_profile": profile}
-    eos = tuple(eos_id) if eos_id else None
+    eos = tuple(eos_id) if eos_id else gaps.eos_ids
 
     def claims(model: str) -> Claim:
         return claim_of(facts, claim or model, eos_ids=eos, **known)
 
     lines = RotatingLines(output, "artifacts", max_bytes=rotate_mb << 20, max_age_s=rotate_s)
     wires = RotatingLines(output, "wire", max_bytes=rotate_mb << 20, max_age_s=rotate_s) if wire_log else None
-    recorder = Recorder(FileSink(lines, wires, facts, claims, place.display), mode, capacity=queue)
+    recorder = Recorder(FileSink(lines, wires, facts, claims, place.display, gaps), mode, capacity=queue)
     able = {route: asks(facts.fields.get(route, ()), top_k, facts.max_logprobs) for route in ROUTES}
     made = Proxy(Upstream(place.root), recorder, able)
     with listen(listen_at) as socket:
         host, port = socket.getsockname()[:2]
         left = lines.recovered + (wires.recovered if wires is not None else [])
         _announce(made, f"http://{host}:{port}", output, left)
+        _tell_gaps(gaps)
         run(made, socket)
     return _farewell(recorder)
 
 
-async def _facts(transport: Transport) -> Facts:
+async def _facts(transport: Transport) -> tuple[Facts, dict[str, float]]:
+    """What the engine is, and what it tells about its default sampling."""
     async with transport:
-        return await probe(transport)
+        facts = await probe(transport)
+        return facts, await told_defaults(transport, facts)
 
 
 def _mode(text: str) -> OnFull:
@@ -104,6 +115,16 @@ def _announce(made: Proxy, url: str, output: Path, left_open: list[Path]) -> Non
     remark(f"proxy at {url} for {made.upstream.root}, artifacts in {output}; it {made.words}; status at {STATUS}")
 
 
+def _tell_gaps(gaps: Defaults) -> None:
+    """Where the sampling of requests that do not state it comes from, and what stays open."""
+    if gaps.values:
+        told = ", ".join(f"{name} {known.value} ({known.source})" for name, known in sorted(gaps.values.items()))
+        remark(f"sampling that a request leaves out: {told}")
+    open_ = [name for name in filling.NEUTRAL if name not in gaps.values]
+    if open_:
+        remark(f"not known of requests that leave it out: {', '.join(open_)}; --generation-config states it")
+
+
 def _farewell(recorder: Recorder) -> int:
     c = recorder.counts
     remark(f"{c.recorded} calls recorded, {c.lost} lost, {c.unreadable} unreadable, {c.refused} refused")
@@ -116,13 +137,20 @@ class FileSink:
     """Writes the artifacts of exchanges, and on request the exchanges themselves, as JSON lines."""
 
     def __init__(
-        self, lines: RotatingLines, wires: RotatingLines | None, facts: Facts, claims: ClaimFor, endpoint: str
+        self,
+        lines: RotatingLines,
+        wires: RotatingLines | None,
+        facts: Facts,
+        claims: ClaimFor,
+        endpoint: str,
+        gaps: Defaults | None = None,
     ) -> None:
         self._lines = lines
         self._wires = wires
         self._facts = facts
         self._claims = claims
         self._endpoint = endpoint
+        self._gaps = gaps
         self._lock = threading.Lock()
 
     def write(self, exchange: Exchange) -> None:
@@ -135,7 +163,7 @@ class FileSink:
 
     def _artifacts(self, exchange: Exchange) -> None:
         claim = self._claims(_model_of(exchange))
-        for artifact in artifacts_of(seen(exchange), self._facts, claim, self._endpoint):
+        for artifact in artifacts_of(seen(exchange), self._facts, claim, self._endpoint, self._gaps):
             self._lines.write(art.encode(artifact))
 
     def tick(self) -> None:

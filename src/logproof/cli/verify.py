@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,8 @@ from logproof.verify.capture import Captured
 from logproof.verify.capture import capture as capturing
 from logproof.verify.distance import max_abs, pair
 from logproof.verify.judge import Replay, judge
-from logproof.verify.replay import Asked
+from logproof.verify.parallel import in_order
+from logproof.verify.replay import Asked, missing
 from logproof.verify.replay import replay as replaying
 from logproof.verify.support import Sampler
 
@@ -83,20 +85,25 @@ def replay(
     artifact: ways.Artifacts,
     engine: ways.EngineURL = "http://127.0.0.1:8000",
     method: ways.MethodName = "auto",
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Replays made; their spread is the noise.")] = 1,
+    repeats: ways.Repeats = 1,
+    concurrency: ways.Concurrency = 1,
+    fill: ways.Fill = False,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
     timeout: opt.Timeout = None,
     as_json: opt.AsJson = False,
 ) -> int:
     """Replay artifacts on a trusted engine and show how far the logprobs lie apart. No verdict: see `verify`."""
-    options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False)
+    options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=concurrency)
     asked = ways.method(method)
     given = ways.artifacts(artifact)
+    ways.alone(fill, concurrency)
 
     async def work() -> list[dict[str, object]]:
         async with connect(engine, options) as connection:
-            return [await _replayed(connection, a, asked, repeats) for a in given]
+            return await in_order(
+                [partial(_replayed, connection, a, asked, repeats=repeats, fill=fill) for a in given], concurrency
+            )
 
     rows = asyncio.run(work())
     if as_json:
@@ -106,19 +113,22 @@ def replay(
     return 0 if all("failure" not in r for r in rows) else 2
 
 
-async def _replayed(connection: Connection, artifact: Artifact, asked: Asked, repeats: int) -> dict[str, object]:
+async def _replayed(
+    connection: Connection, artifact: Artifact, asked: Asked, *, repeats: int, fill: bool
+) -> dict[str, object]:
     checked = offline.check(artifact)
     row: dict[str, object] = {"artifact": artifact.artifact_id}
     if checked.columns is None or not checked.replayable:
         detail = next((f.detail for f in checked.findings if f.outcome != "pass"), "it cannot be replayed")
         return {**row, "failure": detail}
-    answer = await replaying(connection, artifact, asked, repeats=repeats)
+    answer = await replaying(connection, artifact, asked, repeats=repeats, fill=fill)
     if not isinstance(answer, Replay):
         return {**row, "failure": f"{answer.reason}: {answer.detail}"}
     same = len(answer.columns) == len(checked.columns) and bool(
         (answer.columns.sampled_ids == checked.columns.sampled_ids).all()
     )
-    apart = max_abs(pair(checked.columns, answer.columns)) if same else None
+    lists = answer.columns if answer.scored is None else answer.scored
+    apart = max_abs(pair(checked.columns, lists)) if same else None
     return {
         **row,
         "method": answer.method,
@@ -126,6 +136,7 @@ async def _replayed(connection: Connection, artifact: Artifact, asked: Asked, re
         "tokens": len(answer.columns),
         "ids_equal": same,
         "largest_difference": apart,
+        "missing": sum(map(len, missing(checked.columns, lists).values())) if same else None,
         "noise_floor": answer.noise_floor,
         "seconds": round(answer.seconds, 3),
     }
@@ -136,6 +147,9 @@ def verify(
     engine: ways.EngineURL = "http://127.0.0.1:8000",
     policy: ways.PolicyFile = None,
     method: ways.MethodName = "auto",
+    repeats: ways.Repeats = 1,
+    concurrency: ways.Concurrency = 1,
+    fill: ways.Fill = False,
     without: Annotated[bool, typer.Option("--offline", help="Only the tests that need no engine.")] = False,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Write verdicts as JSON lines.")] = None,
     model_name: opt.ModelName = None,
@@ -146,12 +160,14 @@ def verify(
     """Judge artifacts: valid (exit 0), invalid (1) or inconclusive (2), with reasons. Nothing passes by default."""
     rules = ways.policy(policy) if policy is not None else None
     given = ways.artifacts(artifact)
-    options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False)
+    options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=concurrency)
     asked = ways.method(method)
+    ways.alone(fill, concurrency)
 
     async def work() -> list[verdicts.Verdict]:
         async with connect(engine, options) as connection:
-            return [(await auditing.verify(connection, a, rules, asked))[1] for a in given]
+            jobs = [partial(auditing.verify, connection, a, rules, asked, repeats=repeats, fill=fill) for a in given]
+            return [verdict for _, verdict in await in_order(jobs, concurrency)]
 
     now = datetime.now(UTC)
     found = [judge(a, None, rules, now) for a in given] if without else asyncio.run(work())

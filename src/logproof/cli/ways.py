@@ -9,14 +9,17 @@ from typing import Annotated
 import msgspec
 import typer
 
+from logproof.cli import options as opt
 from logproof.errors import ArtifactError, UsageError
 from logproof.models.connect import Connection
 from logproof.records.files import read_bounded
 from logproof.verify import capture as capturing
+from logproof.verify import defaults as filling
 from logproof.verify import files
 from logproof.verify import policy as policies
 from logproof.verify.artifact import Artifact, Claim
 from logproof.verify.capture import Pins, Prompt
+from logproof.verify.defaults import Defaults
 from logproof.verify.policy import Policy
 from logproof.verify.recording import claim_of
 from logproof.verify.replay import Asked
@@ -43,6 +46,49 @@ Profile = Annotated[str | None, typer.Option("--profile", help="Claimed sampler 
 ClaimedModel = Annotated[str | None, typer.Option("--claim", help="Claimed model, if the served name is another.")]
 EosIds = Annotated[list[int] | None, typer.Option("--eos-id", help="Id that ends a completion; repeatable.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Requests in flight.")]
+
+
+GenerationConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--generation-config",
+        metavar="vllm|FILE",
+        help="What the engine takes for sampling that a request leaves out: vllm (its neutral values) or the"
+        " generation_config.json that it was started with.",
+    ),
+]
+DefaultValues = Annotated[
+    list[str] | None,
+    typer.Option("--default", metavar="LEAF=VALUE", help="State one such value, as in --default top_k=50; repeatable."),
+]
+Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Replays made; their spread is the noise.")]
+Fill = Annotated[
+    bool,
+    typer.Option(
+        "--score-missing",
+        help="Ask by name for recorded tokens that the engine's own list lacks; only where it serves nobody else.",
+    ),
+]
+
+
+def alone(fill: bool, concurrency: int) -> None:
+    """Raises UsageError where tokens are asked by name while other replays are in flight."""
+    if fill and concurrency > 1:
+        raise UsageError("--score-missing goes one by one", hint="vLLM spoils the lists of requests beside it")
+
+
+def defaults(config: str | None, values: list[str] | None) -> tuple[Defaults, Defaults]:
+    """What an operator states about an engine's defaults: its generation config, and single values.
+
+    Raises UsageError, StoreError.
+    """
+    single = filling.stated(opt.wire_options(values, "--default"))
+    if config is None:
+        return Defaults(), single
+    if config == "vllm":
+        return filling.neutral(), single
+    path = Path(config)
+    return filling.of_config(read_bounded(path / "generation_config.json" if path.is_dir() else path, 1 << 20)), single
 
 
 class ClaimOptions(msgspec.Struct, frozen=True):

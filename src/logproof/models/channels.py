@@ -76,6 +76,7 @@ def _check_choice(request: Request, choice: Choice) -> None:
     wanted = next((k for k in STRUCTURED if getattr(request.output, k) is not None), None)
     if (
         wanted in ("json_schema", "json_object")
+        and request.replay.token_ids is None
         and choice.parsed is None
         and not choice.tool_calls
         and choice.text.strip() != "null"
