@@ -2,8 +2,10 @@
 
 Prompts, not positions, are split (positions of one text are not independent): a quarter fits the residual scales, half
 gives the scores that p-values count, a quarter is judged by the finished policy to measure its false-positive rate.
-Each sequence gives one score a length bucket, of a beginning whose length is drawn from the bucket, so that all lengths
-are calibrated. An engine pair that never differs by more than EXACT_BELOW is exact, and then judged by equality.
+Each sequence gives one score a length bucket, of a beginning as long as the bucket's shortest: scores of short texts
+spread widest, so longer ones of the bucket are rejected less often than stated, never more. In the first bucket, which
+begins at one position, the length is drawn. An engine pair that never differs by more than EXACT_BELOW is exact, and
+then judged by equality.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from logproof.verify.artifact import Artifact
 from logproof.verify.columns import Columns
 from logproof.verify.judge import Replay, judge
 from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
+from logproof.verify.support import claimed
 
 EXACT_BELOW = 1e-3
 """Largest difference, nats, of pairs that are taken to be exact; the policy then allows three times what was seen."""
 EXACT_LEAST = 1e-4
-BUCKET_ENDS = (15, 63, 255, 4095)
+SHORT = conformal.BUCKETS[1] - 1
+"""Longest text of the first bucket."""
 GREEDY_STEPS = {"bfloat16": 0.125, "float16": 0.016, "float32": 1e-3}
 DAYS = 30
 
@@ -128,11 +132,12 @@ def part_of(prompt: str) -> str:
 def head_length(p: Honest, bucket: int) -> int | None:
     """Length of the beginning of this sequence that stands for a bucket, or None where it is too short."""
     n = len(p.replay.columns)
-    low, high = conformal.BUCKETS[bucket], min(n, BUCKET_ENDS[bucket])
-    if n < low:
+    if n < conformal.BUCKETS[bucket]:
         return None
-    seed = hashlib.sha256(f"{p.artifact.artifact_id}/{bucket}".encode()).digest()[:4]
-    return low + int.from_bytes(seed, "big") % (high - low + 1)
+    if bucket > 0:
+        return conformal.BUCKETS[bucket]
+    seed = hashlib.sha256(p.artifact.artifact_id.encode()).digest()[:4]
+    return 1 + int.from_bytes(seed, "big") % min(n, SHORT)
 
 
 def truncated(artifact: Artifact, n: int) -> Artifact:
@@ -169,8 +174,9 @@ def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tupl
 def _score(p: Honest, n: int, policy: Policy) -> dict[str, float]:
     own, theirs = art.columns(p.artifact).head(n), p.replay.columns.head(n)
     _, found = online.measure(own, theirs, policy.sigma)
-    sampler = offline.check(p.artifact).sampler
-    if sampler is not None and not sampler.greedy:
+    spec = p.artifact.logprobs
+    sampler = claimed(p.artifact.sampling, "unknown" if spec is None else spec.mode)
+    if not isinstance(sampler, str) and not sampler.greedy:
         drawn = sampling.outcomes(theirs, sampler, p.artifact.claim.model.vocab_size)
         found["surprise"] = sampling.surprise(drawn).z
     return {name: value for name, value in found.items() if math.isfinite(value)}

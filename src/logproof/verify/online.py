@@ -214,13 +214,14 @@ def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: P
 
 
 def _sampling_failed(drawn: sampling.Outcomes, told: sampling.Surprise, policy: Policy, length: int) -> float | None:
-    """The p-value that rejects, or None. Without calibration of z its nominal null stands in."""
+    """The p-value that rejects, or None. z counts only where honest scores are many enough for its level: the normal
+    null that it has in long texts is far too light in the tails of short ones."""
     level = policy.test_level / 3.0
     calibration = policy.calibration("surprise", length)
-    nominal = conformal.least_p(len(calibration)) > level / 2.0
+    calibrated = 2.0 * conformal.least_p(len(calibration)) <= level
     p_values = []
-    if told.entropy >= LEAST_ENTROPY and math.isfinite(told.z):
-        p_values.append(told.p if nominal else conformal.two_sided_p(calibration, told.z))
+    if calibrated and told.entropy >= LEAST_ENTROPY and math.isfinite(told.z):
+        p_values.append(conformal.two_sided_p(calibration, told.z))
     p0 = 0.0 if policy.exact is not None else conformal.upper_rate(policy.rates.out, policy.rates.tokens)
     if p0 < 1.0:
         p_values.append(math.exp(-max(0.0, float(evalue.mismatch_log_e(drawn.out, p0).max(initial=0.0)))))
