@@ -46,16 +46,17 @@ class Bars:
         self._failed[task] = 0
         self._counted[task] = (done, total)
 
-    def advance(self, task: str, ok: bool) -> None:
-        """One sample has ended."""
+    def advance(self, task: str, ok: bool, count: int = 1) -> None:
+        """So many samples have ended, all alike."""
         bar = self._ids[task]
-        self._failed[task] += not ok
+        self._failed[task] += 0 if ok else count
         failed = f" ({self._failed[task]} failed)" if self._failed[task] else ""
-        self._bars.update(bar.id, advance=1, description=f"{self._label}{task}{failed}")
+        self._bars.update(bar.id, advance=count, description=f"{self._label}{task}{failed}")
         done, total = self._counted[task]
-        self._counted[task] = (done + 1, total)
-        if not err.is_terminal and (done + 1) * PLAIN_STEPS // total > done * PLAIN_STEPS // total:
-            err.print(f"{self._label}{task}{failed}: {done + 1} of {total}", markup=False)
+        now = done + count
+        self._counted[task] = (now, total)
+        if not err.is_terminal and now * PLAIN_STEPS // total > done * PLAIN_STEPS // total:
+            err.print(f"{self._label}{task}{failed}: {now} of {total}", markup=False)
 
 
 class _Rate(ProgressColumn):

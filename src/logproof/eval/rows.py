@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True):
 
         The unit separator joins the parts: it is white space itself, so no folded part holds it.
         """
-        folded = [" ".join(text.split()) for text in self.content()]
+        folded = [_folded(text) for text in self.content()]
         return hashlib.sha256("\x1f".join([type(self).__name__, *folded]).encode()).hexdigest()
 
 
@@ -136,6 +136,12 @@ class Gsm8kRow(Row, frozen=True):
         """The final number, as written."""
         found = _WORKING_END.search(self.answer.rstrip())
         return found[1].strip() if found else ""
+
+
+def _folded(text: str) -> str:
+    """Runs of white space as one space. A printable text holds no white space but the space itself."""
+    plain = text.isprintable() and "  " not in text and text == text.strip()
+    return text if plain else " ".join(text.split())
 
 
 def _require(ok: bool, message: str) -> None:

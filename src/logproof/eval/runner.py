@@ -62,8 +62,8 @@ class Progress(Protocol):
     def begin(self, task: str, total: int, done: int) -> None:
         """A task has `total` samples, of which `done` are stored already."""
 
-    def advance(self, task: str, ok: bool) -> None:
-        """One more sample has ended."""
+    def advance(self, task: str, ok: bool, count: int = 1) -> None:
+        """So many more samples have ended."""
 
 
 class Singer(Protocol):
@@ -176,14 +176,23 @@ class Runner:
     def _of(self, job: Job) -> Iterator[_Work]:
         if self._progress is not None:
             self._progress.begin(job.task.name, job.samples, 0)
+        passed = 0
         for doc in job.docs():
             for repeat in range(job.repeats):
                 key = job.key(doc, repeat)
                 if key in self._done:
-                    self._skipped += 1
-                    self._tell(job, True)
-                else:
-                    yield _Work(job, doc, repeat, key)
+                    passed += 1
+                    continue
+                passed = self._skip(job, passed)
+                yield _Work(job, doc, repeat, key)
+        self._skip(job, passed)
+
+    def _skip(self, job: Job, count: int) -> int:
+        """Tell of samples that were stored before, all at once; none are left to tell of."""
+        self._skipped += count
+        if count:
+            self._tell(job, True, count)
+        return 0
 
     async def _worker(self, number: int, work: Iterator[_Work]) -> None:
         while True:
@@ -220,9 +229,9 @@ class Runner:
         if self._canary is not None:
             await self._canary.sing(when)
 
-    def _tell(self, job: Job, ok: bool) -> None:
+    def _tell(self, job: Job, ok: bool, count: int = 1) -> None:
         if self._progress is not None:
-            self._progress.advance(job.task.name, ok)
+            self._progress.advance(job.task.name, ok, count)
 
     async def _sample(self, work: _Work) -> SampleRecord:
         """One sample, never raising but for what is fatal."""

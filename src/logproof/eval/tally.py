@@ -88,23 +88,26 @@ class _State:
         self.failed += len(row) - len(scored)
         self.short += len(scored) < self.draws
         for sample in row:
-            self._count(sample)
+            self._count(sample, _output(sample))
         for metric in scored[0].scores if scored else ():
             self._add_metric(metric, scored)
 
-    def _count(self, sample: SampleRecord) -> None:
+    def _count(self, sample: SampleRecord, output: dict[str, object]) -> None:
         if sample.status == "failed":
             reason = (sample.reason or "no reason given")[:MAX_REASON_CHARS]
             known = reason in self.failures or len(self.failures) < MAX_REASONS
             self.failures[reason if known else "other reasons"] += 1
-        self.flags.update(flags_of(sample))
-        self.crossings += crossings_of(sample)
+        for flag in _flags(output):
+            self.flags[flag] += 1
+        self.crossings += _crossings(output)
 
     def _add_metric(self, metric: str, scored: Sequence[SampleRecord]) -> None:
         values = [v for s in scored if isinstance(v := s.scores.get(metric), (int, float))]
         if not values:
             return
-        self.means.setdefault(metric, Mean()).add(sum(values) / len(values))
+        if metric not in self.means:
+            self.means[metric] = Mean()
+        self.means[metric].add(sum(values) / len(values))
         if self.draws > 1 and set(values) <= {0, 1}:
             for name, value in row_families(values, _answers(scored, metric), self.draws).items():
                 self.families.setdefault(f"{metric} {name}", Mean()).add(value)
@@ -146,15 +149,14 @@ def _normal(answer: object) -> str | None:
     return answer if number is None else format(number.normalize(), "f")
 
 
-def flags_of(sample: SampleRecord) -> list[str]:
-    """The flags of a sample."""
-    flags = _output(sample).get("flags")
+def _flags(output: dict[str, object]) -> list[str]:
+    flags = output.get("flags")
     return [str(f) for f in flags] if isinstance(flags, list) else []
 
 
-def crossings_of(sample: SampleRecord) -> int:
+def _crossings(output: dict[str, object]) -> int:
     """How many of a sample's options cross the join."""
-    span = _output(sample).get("span")
+    span = output.get("span")
     found = span.get("crossings") if isinstance(span, dict) else None
     return found if isinstance(found, int) else 0
 
