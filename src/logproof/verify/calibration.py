@@ -25,7 +25,8 @@ from logproof.verify.artifact import Artifact
 from logproof.verify.columns import Columns
 from logproof.verify.judge import Replay, judge
 from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
-from logproof.verify.support import claimed
+from logproof.verify.profiles import Profile
+from logproof.verify.support import Sampler
 
 EXACT_BELOW = 1e-3
 """Largest difference, nats, of pairs that are taken to be exact; the policy then allows three times what was seen."""
@@ -174,8 +175,7 @@ def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tupl
 def _score(p: Honest, n: int, policy: Policy) -> dict[str, float]:
     own, theirs = art.columns(p.artifact).head(n), p.replay.columns.head(n)
     _, found = online.measure(own, theirs, policy.sigma)
-    spec = p.artifact.logprobs
-    sampler = claimed(p.artifact.sampling, "unknown" if spec is None else spec.mode)
+    sampler, _ = offline.drawn_by(p.artifact)
     if not isinstance(sampler, str) and not sampler.greedy:
         drawn = sampling.outcomes(theirs, sampler, p.artifact.claim.model.vocab_size)
         found["surprise"] = sampling.surprise(drawn).z
@@ -188,17 +188,17 @@ def _rates(pairs: Sequence[Honest], policy: Policy) -> Rates:
     out = tokens = beyond = greedy = 0
     step = GREEDY_STEPS.get(policy.executor.dtype or "", 0.125)
     for p in pairs:
-        checked = offline.check(p.artifact, _trusted(policy))
-        if checked.sampler is None:
+        sampler, profile = offline.drawn_by(p.artifact, _trusted(policy))
+        if isinstance(sampler, str):
             continue
-        if checked.sampler.greedy:
+        if sampler.greedy:
             gaps = sampling.greedy_gaps(p.replay.columns)
             beyond, greedy = beyond + int((gaps > step).sum()), greedy + len(gaps)
             continue
-        draw = _redraw(p, checked)
+        draw = _redraw(p, p.replay.columns, sampler, profile)
         if draw is not None:
             bins += np.bincount(seedreplay.margin_bins(draw), minlength=seedreplay.BINS)
-        drawn = sampling.outcomes(p.replay.columns, checked.sampler, p.artifact.claim.model.vocab_size)
+        drawn = sampling.outcomes(p.replay.columns, sampler, p.artifact.claim.model.vocab_size)
         out, tokens = out + int(drawn.out.sum()), tokens + len(drawn.out)
     return Rates(
         margins=tuple(bins.tolist()),
@@ -214,27 +214,25 @@ def _trusted(policy: Policy) -> str | None:
     return policy.selftest.profile if policy.selftest is not None and policy.selftest.passed else None
 
 
-def _redraw(p: Honest, checked: offline.Offline, own: Columns | None = None) -> seedreplay.Redraw | None:
-    """The draw repeated on the verifier's logprobs (or on `own`); None where it cannot be."""
+def _redraw(p: Honest, rows: Columns, sampler: Sampler | str, profile: Profile | None) -> seedreplay.Redraw | None:
+    """The draw repeated on these rows, the verifier's or the record's own; None where it cannot be."""
     seed = p.artifact.sampling.seed
-    if checked.sampler is None or checked.sampler.greedy or checked.profile is None or seed is None:
+    if isinstance(sampler, str) or sampler.greedy or profile is None or seed is None:
         return None
-    if offline.seed_obstacle(p.artifact, checked.sampler, checked.profile) is not None:
+    if offline.seed_obstacle(p.artifact, sampler, profile) is not None:
         return None
-    columns = p.replay.columns if own is None else own
-    vocab = p.artifact.claim.model.vocab_size
-    prompt = len(p.artifact.tokens.prompt_ids or ())
-    return seedreplay.redraw(columns, checked.sampler, checked.profile, seed.value, prompt, vocab_size=vocab)
+    vocab, prompt = p.artifact.claim.model.vocab_size, len(p.artifact.tokens.prompt_ids or ())
+    return seedreplay.redraw(rows, sampler, profile, seed.value, prompt, vocab_size=vocab)
 
 
 def _selftest(pairs: Sequence[Honest]) -> SelfTest | None:
     """S4 on all sampled records under the profile that they claim; None where none can be replayed."""
     names, tokens, violations = set[str](), 0, 0
     for p in pairs:
-        checked = offline.check(p.artifact, p.artifact.claim.sampler_profile)
-        draw = _redraw(p, checked, art.columns(p.artifact))
-        if draw is not None and checked.profile is not None:
-            names.add(checked.profile.id)
+        sampler, profile = offline.drawn_by(p.artifact, p.artifact.claim.sampler_profile)
+        draw = _redraw(p, art.columns(p.artifact), sampler, profile)
+        if draw is not None and profile is not None:
+            names.add(profile.id)
             tokens += int(draw.known.sum())
             violations += int((draw.mismatch & draw.known).sum())
     return SelfTest(profile=names.pop(), tokens=tokens, violations=violations) if len(names) == 1 else None

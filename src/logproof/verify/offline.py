@@ -48,14 +48,18 @@ def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple
     if missing is not None:
         return Offline((sound, _end(artifact, eos_ids), missing), None, None, None, bound)
     columns, spec = art.columns(artifact), artifact.logprobs
-    mode = "unknown" if spec is None else spec.mode
     step = 0.0 if spec is None else spec.step
-    sampler = claimed(artifact.sampling, mode)
-    profile = _profile(artifact, trusted_profile)
+    sampler, profile = drawn_by(artifact, trusted_profile)
     findings = [sound, _end(artifact, eos_ids), _self_replay(artifact, columns, sampler, profile, step)]
     findings += [_seed(artifact, bound), *_stated(artifact), *_lattice(artifact, columns)]
     known = None if isinstance(sampler, str) else sampler
     return Offline(tuple(findings), columns, known, profile, bound)
+
+
+def drawn_by(artifact: Artifact, trusted_profile: str | None = None) -> tuple[Sampler | str, Profile | None]:
+    """The sampler that the artifact claims, or why none can be replayed, and its profile, None where none counts."""
+    spec = artifact.logprobs
+    return claimed(artifact.sampling, "unknown" if spec is None else spec.mode), _profile(artifact, trusted_profile)
 
 
 def _structure(artifact: Artifact) -> Finding:
