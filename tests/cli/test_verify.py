@@ -213,3 +213,19 @@ def test_audit_reports(
         start(fraud, Tiny(writer=2))
         assert invoke("audit", fraud.url, *base[2:], *CLAIM, "--previous", record, "--nonce", "n") == 1
     assert "changed: the audit was valid, is invalid" in capfd.readouterr().out
+
+
+def test_replays_side_by_side_and_by_name(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = captured(fake, prompts)
+    capfd.readouterr()
+    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, "--concurrency", 4, "--repeats", 2) == 0
+    capfd.readouterr()
+    assert invoke("replay", path, "--engine", fake.url, "--concurrency", 4, "--json") == 0
+    rows = json.loads(capfd.readouterr().out)
+    assert [r["artifact"] for r in rows] == [a.artifact_id for a in files.read(path)]
+    assert {r["missing"] for r in rows} == {0}
+    assert invoke("replay", path, "--engine", fake.url, "--score-missing") == 0
+    assert invoke("verify", path, "--engine", fake.url, "--score-missing", "--concurrency", 2) == 3
+    assert "goes one by one" in capfd.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run as command
 from logproof.models.connect import Connection, Options, connect
 from logproof.verify import artifact as art
@@ -24,9 +25,11 @@ from logproof.verify.judge import Replay, judge
 from logproof.verify.policy import Policy
 from logproof.verify.recording import claim_of
 from logproof.verify.support import Sampler
+from proxy.running import call
 from verify.builders import policy
 
 T = TypeVar("T")
+JSON = {"content-type": "application/json"}
 EXACT = 2e-4
 """Largest difference, nats, of decode and prefill logprobs of one float32 engine on a CPU (8e-5 was seen)."""
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -192,7 +195,71 @@ def test_the_commands_end_to_end(engine_url: str, tmp_path: Path, capfd: pytest.
     assert "an exact pair" in capfd.readouterr().out
     assert invoke("capture", few, "-m", engine_url, "-o", record, "--fixed", "--nonce", "n", *claim) == 0
     assert invoke("verify", record, "--engine", engine_url, "--policy", rules_file) == 0
-    page = tmp_path / "audit.html"
-    args = ("--trusted", engine_url, "--policy", rules_file, "--prompts", few, "-o", page, "--nonce", "a", *claim)
-    assert invoke("audit", engine_url, *args) == 0
-    assert page.read_text().startswith("<!doctype html>")
+
+
+def cheating(fake: FakeServer, engine: str, edit: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
+    """A provider in front of the engine. edit(request, reply): what it does to a call; an empty reply comes before."""
+
+    def forward(seen: Seen) -> Reply:
+        body = json.loads(seen.body) if seen.body else {}
+        edit(body, {})
+        answer = call(int(engine.rpartition(":")[2]), seen.method, seen.path, json.dumps(body).encode() or None, JSON)
+        reply = json.loads(answer.body)
+        if answer.status == 200:
+            edit(body, reply)
+        return Reply(answer.status, json=reply)
+
+    for path in ("/version", "/v1/models", "/openapi.json", "/v1/completions"):
+        fake.on(path, forward)
+
+
+def hotter(body: dict[str, Any], reply: dict[str, Any]) -> None:
+    """Samples at another temperature than it is asked for."""
+    if body.get("temperature") == 1.0:
+        body["temperature"] = 1.8
+
+
+def other_word(body: dict[str, Any], reply: dict[str, Any]) -> None:
+    """Puts another token into the text, with a logprob that fits its row."""
+    if not reply.get("choices") or body.get("temperature") != 1.0:
+        return
+    choice, at = reply["choices"][0], 3
+    row = choice["logprobs"]["top_logprobs"][at]
+    name = next(n for n in sorted(row, key=row.get) if n != choice["logprobs"]["tokens"][at])
+    choice["token_ids"][at] = int(name.removeprefix("token_id:"))
+    choice["logprobs"]["tokens"][at], choice["logprobs"]["token_logprobs"][at] = name, row[name]
+
+
+def test_audits_of_an_honest_and_two_dishonest_providers(
+    engine_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each audit against the first one: the honest provider stays as it was, the others are rejected at once."""
+    few, many, rules_file = tmp_path / "few.jsonl", tmp_path / "many.jsonl", tmp_path / "policy.json"
+    few.write_text("".join(json.dumps({"text": t}) + "\n" for t in TEXTS[:3]))
+    many.write_text("".join(json.dumps({"text": f"{t} {i}"}) + "\n" for i in range(4) for t in TEXTS[:3]))
+    claim = ("--dtype", "float32", "--runner", "v1", "--device", "cpu", "--max-tokens", "12")
+
+    def invoke(*args: object) -> int:
+        return command([str(a) for a in args])
+
+    made = ("calibrate", many, "--engine", engine_url, "-o", rules_file, "--concurrencies", "4", "--no-greedy")
+    assert invoke(*made, "--nonce", "c", *claim) == 0
+    base = ("--trusted", engine_url, "--policy", rules_file, "--prompts", few, "--nonce", "a", *claim)
+    first, page = tmp_path / "first.json", tmp_path / "audit.html"
+    assert invoke("audit", engine_url, *base, "--record", first) == 0
+    assert invoke("audit", engine_url, *base, "--previous", first, "-o", page) == 0
+    assert "nothing that matters" in page.read_text()
+    for edit, reason in ((hotter, "do not give the recorded tokens"), (other_word, "do not give the recorded tokens")):
+        with FakeServer() as fake:
+            cheating(fake, engine_url, edit)
+            capfd.readouterr()
+            assert invoke("audit", fake.url, *base, "--previous", first, "-o", page) == 1
+        told = capfd.readouterr().out
+        assert "Rejected after 1 of 1 requests" in told
+        assert reason in told
+        assert "changed: the audit was valid, is invalid" in told
+        assert "class='invalid'" in page.read_text()
+    changed = json.loads(first.read_text())
+    first.write_text(json.dumps({**changed, "fingerprint": "another"}))
+    assert invoke("audit", engine_url, *base, "--previous", first) == 0
+    assert "the earlier audit is stale" in capfd.readouterr().out

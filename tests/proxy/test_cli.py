@@ -17,7 +17,7 @@ import pytest
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run
-from logproof.cli.proxy import FileSink, _announce, _farewell, wire_line
+from logproof.cli.proxy import FileSink, _announce, _farewell, _tell_gaps, wire_line
 from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.proxy.app import STATUS, Proxy
@@ -28,6 +28,7 @@ from logproof.proxy.recorder import Recorder
 from logproof.proxy.upstream import Upstream
 from logproof.verify import files, structure
 from logproof.verify.artifact import Claim, ModelClaim
+from logproof.verify.defaults import Defaults, merged, neutral, of_engine, stated
 from proxy.pairs import pair
 from proxy.running import KEY, call, wait_for
 
@@ -277,3 +278,41 @@ def test_a_model_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
 def test_module_runs_as_declared(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["proxy", "--help"]) == 0
     assert "--on-full" in capsys.readouterr().out
+
+
+def test_what_requests_leave_out_is_told_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    _tell_gaps(merged(of_engine({"temperature": 0.6}), Defaults(), stated({"top_k": 20})))
+    told = capsys.readouterr().err
+    assert "temperature 0.6 (engine), top_k 20 (operator)" in told
+    assert "not known of requests that leave it out: top_p, min_p" in told
+    _tell_gaps(neutral())
+    assert "not known" not in capsys.readouterr().err
+
+
+def test_defaults_reach_the_artifacts(tmp_path: Path) -> None:
+    found = pair("chat")
+    body = json.dumps({**{k: v for k, v in found.request.items() if k != "temperature"}, **found.asks}).encode()
+    claims = Claim(model=ModelClaim(id="m"))
+    made = FileSink(RotatingLines(tmp_path, "a"), None, VLLM, lambda _: claims, "http://e", neutral())
+    made.write(exchange("chat", forwarded=body))
+    made.close()
+    (path,) = tmp_path.glob("*.jsonl")
+    (artifact,) = files.read(path)
+    assert (artifact.sampling.temperature, artifact.sampling.sources["temperature"]) == (1.0, "operator")
+
+
+def test_a_statement_that_the_engine_denies_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeServer() as fake:
+        engine(fake)
+        routes = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
+        fake.on("/openapi.json", {"info": {"title": "FastAPI"}, "paths": {r: {"post": SCHEMA} for r in routes}})
+        fake.on("/v1/responses", {"temperature": 0.6, "top_p": 0.95})
+        common = ["proxy", "--out", str(tmp_path / "o"), "--upstream", fake.url, "--listen", "127.0.0.1:0"]
+        assert run([*common, "--generation-config", "vllm"]) == 3
+        assert "temperature is stated as 1.0, but the engine says that it takes 0.6" in capsys.readouterr().err
+        (tmp_path / "generation_config.json").write_text('{"temperature": 0.6}')
+        assert run([*common, "--generation-config", str(tmp_path)]) == 3
+        assert "top_p is stated as 1.0" in capsys.readouterr().err
+        assert run([*common, "--default", "top_p"]) == 3
+        assert run([*common, "--generation-config", str(tmp_path / "none.json")]) == 5
+        assert not (tmp_path / "o").exists()

@@ -565,6 +565,13 @@ def test_an_honest_provider(fake: FakeServer, other: FakeServer) -> None:
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
     assert "<script" not in page
+    assert "Since the audit" not in page
+    again = report.page(made, done, TINY_POLICY, {}, msgspec.structs.replace(made, finished_at="<then>"))
+    assert "Since the audit of &lt;then&gt;" in again
+    assert "nothing that matters" in again
+    other = report.page(made, done, TINY_POLICY, {}, msgspec.structs.replace(made, fingerprint="old"))
+    assert "It is stale" in other
+    assert "fingerprint was old, is fp-tiny" in other
 
 
 @pytest.mark.parametrize("engine", [Tiny(weights=1), Tiny(writer=1)])

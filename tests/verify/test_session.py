@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from logproof.verify.session import Audit, Session, add, add_failure, changes, headline
+from logproof.verify.session import Audit, Session, add, add_failure, changes, headline, outdated
 from logproof.verify.verdict import Context, Finding, Reason, Verdict, decide
 
 CONTEXT = Context(time="t", artifact_digest="a", model="m")
@@ -90,6 +90,10 @@ def test_audits_compare_over_time() -> None:
         "the mean distance was 0.400, is 0.900",
     ]
     assert audit(Session(level=0.01)).mean_tz is None
+    assert outdated(then, now) == ["fingerprint was fp-1, is fp-2"]
+    assert outdated(then, audit(grown(verdict(tz=0.9)))) == []
+    for name in ("model", "policy_digest", "trusted"):
+        assert outdated(then, audit(then.session, **{name: "other"})) != []
 
 
 def test_records_hold_no_infinities() -> None:

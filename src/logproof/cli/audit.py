@@ -139,16 +139,17 @@ def audit(
 
     made, done, texts = asyncio.run(work())
     if output is not None:
-        write_atomic(output, report.page(made, done, rules, texts).encode())
+        write_atomic(output, report.page(made, done, rules, texts, before).encode())
     if keep is not None:
         files.write(keep, [v.artifact for v in done])
     if record is not None:
         write_atomic(record, msgspec.json.encode(made) + b"\n")
     differs = session.changes(before, made) if before is not None else []
+    stale = bool(before is not None and session.outdated(before, made))
     if as_json:
-        print_json({"audit": made, "changes": differs})
+        print_json({"audit": made, "changes": differs, "previous_is_stale": stale})
     else:
-        _print_audit(made, differs)
+        _print_audit(made, differs, stale=stale)
     return made.session.exit_code
 
 
@@ -205,7 +206,9 @@ def _print_policy(made: Policy, path: Path) -> None:
         remark(f"no length has the {needed} scores that a false-positive rate of {made.level:g} needs: add prompts")
 
 
-def _print_audit(made: session.Audit, differs: list[str]) -> None:
+def _print_audit(made: session.Audit, differs: list[str], *, stale: bool) -> None:
     out.print(f"{made.provider}: {made.session.status}\n{made.headline}", markup=False)
     for line in differs:
         out.print(f"  changed: {line}", markup=False)
+    if stale:
+        out.print("  the earlier audit is stale: it rested on what has changed", markup=False)

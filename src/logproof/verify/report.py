@@ -16,7 +16,7 @@ from logproof.verify import distance
 from logproof.verify.audit import Verified
 from logproof.verify.judge import Replay
 from logproof.verify.policy import Policy
-from logproof.verify.session import Audit, Session
+from logproof.verify.session import Audit, Session, changes, outdated
 
 MAX_TOKENS = 2000
 """Tokens of one text that are drawn."""
@@ -35,12 +35,15 @@ td,th{border-bottom:1px solid #ddd;padding:.3rem .5rem;text-align:left}
 """
 
 
-def page(audit: Audit, done: Sequence[Verified], policy: Policy, texts: Mapping[int, str]) -> str:
-    """The whole page. texts: token id -> text; an id without one is shown as a number."""
+def page(
+    audit: Audit, done: Sequence[Verified], policy: Policy, texts: Mapping[int, str], before: Audit | None = None
+) -> str:
+    """The whole page. texts: token id -> text; an id without one is shown as a number. before: an earlier audit."""
     parts = [
         f"<h1>Audit of {escape(audit.provider)}</h1>",
         f"<p class='{audit.session.status}'><strong>{audit.session.status}</strong>: {escape(audit.headline)}</p>",
         _facts(audit, policy),
+        "" if before is None else _since(before, audit),
         "<h2>Evidence against the claim</h2>",
         _evidence(audit.session),
         "<h2>Requests</h2>",
@@ -67,6 +70,20 @@ def _facts(audit: Audit, policy: Policy) -> str:
     }
     cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows.items())
     return f"<table>{cells}</table>"
+
+
+def _since(before: Audit, audit: Audit) -> str:
+    """What changed since an earlier audit, and whether that one still speaks about this provider."""
+    differs, stale = changes(before, audit), outdated(before, audit)
+    mean = f"{_number(before.mean_tz)} then, {_number(audit.mean_tz)} now"
+    words = (
+        "It is stale: what it rested on has changed." if stale else "It rests on the same model, policy and engines."
+    )
+    items = "".join(f"<li>{escape(line)}</li>" for line in differs) or "<li>nothing that matters</li>"
+    return (
+        f"<h2>Since the audit of {escape(before.finished_at)}</h2><p>That one was {before.session.status}. {words}</p>"
+        f"<p>Mean distance: {mean}. Changed:</p><ul>{items}</ul>"
+    )
 
 
 def _evidence(session: Session) -> str:

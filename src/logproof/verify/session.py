@@ -133,13 +133,15 @@ def headline(session: Session) -> str:
     return f"Not shown: anything about requests outside this sample. {n} requests: {told}."
 
 
+def outdated(then: Audit, now: Audit) -> list[str]:
+    """What the earlier audit rested on and is no more, in words; with any of it that audit is stale."""
+    pairs = ((n, getattr(then, n), getattr(now, n)) for n in ("model", "fingerprint", "policy_digest", "trusted"))
+    return [f"{name} was {old}, is {new}" for name, old, new in pairs if old != new]
+
+
 def changes(then: Audit, now: Audit) -> list[str]:
     """What differs between two audits of one provider, in words; empty where nothing that matters does."""
-    found = []
-    for name in ("model", "fingerprint", "policy_digest", "trusted"):
-        old, new = getattr(then, name), getattr(now, name)
-        if old != new:
-            found.append(f"{name} was {old}, is {new}")
+    found = outdated(then, now)
     if then.session.status != now.session.status:
         found.append(f"the audit was {then.session.status}, is {now.session.status}")
     a, b = then.mean_tz, now.mean_tz
