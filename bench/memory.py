@@ -57,6 +57,9 @@ class Words:
     async def encode(self, text: str) -> tuple[int, ...]:
         return tuple(self.ids(text))
 
+    def known(self, text: str) -> tuple[int, ...] | None:
+        return None
+
     async def decode(self, ids: Sequence[int]) -> str:
         texts = {number: text for text, number in self._ids.items()}
         return "".join(texts[number] for number in ids)

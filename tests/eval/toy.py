@@ -55,6 +55,9 @@ class ToyTokenizer:
     async def encode(self, text: str) -> tuple[int, ...]:
         return tuple(self.of(p) for p in self.pieces(text))
 
+    def known(self, text: str) -> tuple[int, ...] | None:
+        return None
+
     async def decode(self, ids: Sequence[int]) -> str:
         return "".join(self.words[i] for i in ids)
 

@@ -129,6 +129,9 @@ class Letters:
     """A tokenizer of one id a letter."""
 
     async def encode(self, text: str) -> tuple[int, ...]:
+        return self.known(text)
+
+    def known(self, text: str) -> tuple[int, ...]:
         return tuple(ord(c) for c in text)
 
     async def decode(self, ids: Any) -> str:
@@ -357,6 +360,16 @@ def test_sampled_scores_bear_the_meaning_that_was_measured(mode: Any, asked: Any
     lifted = wires.read(VLLMNative(), request, served(-0.5, -2.0), Facts(logprobs_mode=mode))
     assert lifted.choices[0].tokens is not None
     assert lifted.choices[0].tokens.meaning == meaning
+
+
+@pytest.mark.parametrize("mode", ["raw", "processed", None])
+def test_what_a_wire_does_not_tell_the_probe_may_know(mode: Any) -> None:
+    request = msgspec.structs.replace(PLAIN, sampling=Sampling(temperature=0.0), scoring=Scoring(sampled=0))
+    logprobs = {"tokens": ["x"], "token_logprobs": [-0.5], "top_logprobs": None}
+    reply = {"choices": [{"index": 0, "text": "x", "finish_reason": "length", "logprobs": logprobs}]}
+    lifted = wires.read(get_dialect("openai_completions"), request, reply, Facts(logprobs_mode=mode))
+    assert lifted.choices[0].tokens is not None
+    assert lifted.choices[0].tokens.meaning == (mode or "unknown")
 
 
 def test_masked_rivals_of_a_processed_server_are_lifted() -> None:

@@ -53,6 +53,9 @@ def test_sglang_and_llama_cpp() -> None:
     assert (facts.version, facts.max_model_len, facts.vocab_size, facts.deterministic) == ("0.5.23", 4096, 7, True)
     assert read_facts({"/props": {"default_generation_settings": {}}}).engine == "llama.cpp"
     assert read_facts(listing({"id": "m", "owned_by": "llamacpp"})).engine == "llama.cpp"
+    below = {"paths": {"/v1/tokenize": {}, "/v1/detokenize": {}}}
+    assert read_facts({"/model_info": {"served_model_name": "x"}, "/openapi.json": below}).tokenizer
+    assert not read_facts({**listing({"id": "m"}), "/openapi.json": below}).tokenizer
     unknown = read_facts(recorded("llamacpp"))
     assert (unknown.engine, unknown.models) == (None, ("smollm2",))
 
@@ -80,6 +83,17 @@ def test_sglang_and_llama_cpp() -> None:
 def test_each_kind_and_partial_answers(answers: dict[str, object], engine: str | None, models: tuple[str, ...]) -> None:
     facts = read_facts(answers)
     assert (facts.engine, facts.models) == (engine, models)
+
+
+def test_a_gateway_is_no_openai_and_its_document_proves_nothing() -> None:
+    schema = {"properties": {"seed": {}}}
+    route = {"/v1/chat/completions": {"post": {"requestBody": {"content": {"application/json": {"schema": schema}}}}}}
+    document = {"info": {"title": "LiteLLM API", "version": "1.108.7"}, "paths": route}
+    facts = read_facts({**listing({"id": "m", "owned_by": "openai"}), "/openapi.json": document})
+    assert (facts.engine, facts.version, facts.models, facts.fields) == ("litellm", "1.108.7", ("m",), {})
+    assert facts.sources["engine"] == "/openapi.json title"
+    nameless = read_facts({"/openapi.json": {"info": {"title": "LiteLLM API", "version": 1}}})
+    assert (nameless.engine, nameless.version) == ("litellm", None)
 
 
 def test_inline_schemas_are_read() -> None:

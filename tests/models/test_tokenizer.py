@@ -139,12 +139,45 @@ def _scored(ids: tuple[int, ...], texts_: tuple[str | None, ...]) -> Response:
     return Response((), Usage(), prompt=prompt)
 
 
+OTHER = _scored((9, 8), ("ab", "c"))
+"""Other tokens that spell the same text."""
+
+
+def check(response: Response, request: Request, made: ServerTokenizer | LocalTokenizer) -> None:
+    asyncio.run(texts.check_prompt(response, request, made))
+
+
 def test_a_prompt_whose_texts_do_not_join_must_have_the_ids_of_the_text() -> None:
-    request = Request("m", Input(text="abc"))
-    made = ServerTokenizer(Served(), "m")
-    whole = asyncio.run(made.encode("abc"))
-    asyncio.run(texts.check_prompt(_scored(whole, (None, *"x" * (len(whole) - 1))), request, made))
+    request, served = Request("m", Input(text="abc")), Served()
+    check(_scored((97, 98, 99), (None, "x", "x")), request, ServerTokenizer(served, "m"))
     with pytest.raises(BadReply, match="not the tokens of the prompt"):
-        asyncio.run(texts.check_prompt(_scored((9, 8), (None, "x")), request, made))
-    asyncio.run(texts.check_prompt(_scored((9, 8), ("ab", "c")), request, made))
-    asyncio.run(texts.check_prompt(Response((), Usage()), request, made))
+        check(_scored((9, 8), (None, "x")), request, ServerTokenizer(served, "m"))
+    assert len(served.asked) == 2
+    check(OTHER, request, ServerTokenizer(served, "m"))
+    check(Response((), Usage()), request, ServerTokenizer(served, "m"))
+    assert len(served.asked) == 2, "texts that join cost no request"
+
+
+def test_ids_that_are_known_already_are_held_against_every_reply(tmp_path: Path) -> None:
+    request, served = Request("m", Input(text="abc")), Served()
+    made = ServerTokenizer(served, "m")
+    asyncio.run(made.encode("abc"))
+    bare = Response((), Usage(), prompt_ids=np.array([9, 8]))
+    for reply in (OTHER, bare):
+        with pytest.raises(BadReply, match="not the tokens of the prompt"):
+            check(reply, request, made)
+    check(_scored((97, 98, 99), ("a", "b", "c")), request, made)
+    for unlike in (Input(text="abc", suffix="d"), Input(token_ids=(1,))):
+        check(bare, Request("m", unlike), made)
+    check(bare, Request("m", Input(text="abc"), options={"add_special_tokens": False}), made)
+    assert len(served.asked) == 1
+
+
+def test_the_ids_of_the_latest_prompts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer, "CACHE_PROMPTS", 1)
+    served = Served()
+    made = ServerTokenizer(served, "m")
+    for text in ("a", "a", "b", "a"):
+        assert asyncio.run(made.encode(text)) == (ord(text),)
+    assert len(served.asked) == 3
+    assert (made.known("a"), made.known("b")) == ((97,), None)

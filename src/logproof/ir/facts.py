@@ -29,7 +29,7 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     """One endpoint. None and empty mean unknown.
 
-    engine: vllm, sglang, llama.cpp, tgi, openai, anthropic, gemini, or None. models: served names.
+    engine: vllm, sglang, llama.cpp, tgi, openai, anthropic, gemini, litellm (a gateway), or None. models: served names.
     max_model_len: tokens of context. max_logprobs: widest top-k. vocab_size: ids below it are valid.
     fields: route -> names of the body fields that the server's OpenAPI document lists.
     logprobs_mode: what sampled logprobs were measured to be logprobs of; prompt logprobs are raw in either mode.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -169,19 +169,22 @@ class Client:
 
 
 def _as_measured(request: Request, response: Response, facts: Facts) -> Response:
-    """Sampled channels labelled as the probe measured them: a server may be started to report processed logprobs.
+    """Sampled channels labelled as the probe measured them: a wire may not tell, or tell what is usual.
 
     A meaning that the request asked for, or that a grammar gives, stands; so does the prompt channel's.
     """
-    if facts.logprobs_mode != "processed" or request.replay.logprobs_mode is not None:
+    mode = facts.logprobs_mode
+    if mode is None or request.replay.logprobs_mode is not None:
         return response
-    choices = tuple(replace(c, tokens=_processed(c.tokens), labels=_processed(c.labels)) for c in response.choices)
+    choices = tuple(
+        replace(c, tokens=_measured(c.tokens, mode), labels=_measured(c.labels, mode)) for c in response.choices
+    )
     return replace(response, choices=choices)
 
 
-def _processed(channel: T) -> T:
-    if isinstance(channel, (Tokens, Labels)) and channel.meaning == "raw":
-        return replace(channel, meaning="processed")
+def _measured(channel: T, mode: Literal["raw", "processed"]) -> T:
+    if isinstance(channel, (Tokens, Labels)) and channel.meaning in ("raw", "unknown"):
+        return replace(channel, meaning=mode)
     return channel
 
 

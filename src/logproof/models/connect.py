@@ -6,13 +6,13 @@ async with connect("http://127.0.0.1:8000", dialect="auto") as connection:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
-from logproof.errors import AuthError, UsageError
+from logproof.errors import AuthError, EndpointError, ServerFault, UsageError
 from logproof.ir.facts import Facts
 from logproof.models.client import Client
 from logproof.models.dialect import Dialect
@@ -31,6 +31,7 @@ FITTING = {
     "openai": ("openai_responses", "openai_chat", "openai_completions"),
     "anthropic": ("anthropic_messages",),
     "gemini": ("google_genai",),
+    "litellm": ("openai_chat", "openai_completions", "google_genai", "anthropic_messages", "openai_responses"),
 }
 """Kind of endpoint -> dialects that it speaks, the best for scoring first."""
 
@@ -40,6 +41,19 @@ AUTH_STYLES: tuple[AuthStyle, ...] = ("bearer", "x-api-key", "x-goog-api-key")
 
 BEARER_ENGINES = ("vllm", "sglang")
 """Engines that take a key as a bearer token alone, whatever wire they are asked in."""
+
+
+ASKING = RetryPolicy(attempts=3, base_s=0.25, cap_s=1.0)
+"""Most patience with a question of the probe: a caller waits for it before anything else happens."""
+ASKING_S = 20.0
+"""Most seconds of one attempt at a question."""
+ASKING_CONNECT_S = 5.0
+
+UNREACHED = frozenset({502, 503, 504})
+"""Statuses by which a gateway says that there is no server behind it."""
+
+Tell = Callable[[str], None]
+"""Who is told, a line at a time, what a caller waits for."""
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -75,11 +89,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def connect(url: str, options: Options | None = None) -> AsyncIterator[Connection]:
+async def connect(url: str, options: Options | None = None, tell: Tell | None = None) -> AsyncIterator[Connection]:
     """Open an endpoint. Raises UsageError for a bad URL, dialect or model, EndpointError where nothing answers."""
     options = options or Options()
     named = get_dialect(options.dialect) if options.dialect != "auto" else None
-    known, auth = await _told(url, options, named)
+    known, auth = await _told(url, options, named, tell)
     place = open_endpoint(url, options, auth)
     async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
         facts = with_version(known, options.headers)
@@ -90,7 +104,9 @@ async def connect(url: str, options: Options | None = None) -> AsyncIterator[Con
         yield Connection(client, place, facts, transport, tokenizer, model)
 
 
-async def _told(url: str, options: Options, named: Dialect | None) -> tuple[Facts, AuthStyle]:
+async def _told(
+    url: str, options: Options, named: Dialect | None, tell: Tell | None
+) -> tuple[Facts, AuthStyle]:
     """Facts of an endpoint, and how it takes the key: as the dialect's own API does, or as a bearer token.
 
     vLLM, SGLang and many gateways serve every wire behind one check for a bearer token; which kind of key an
@@ -102,9 +118,12 @@ async def _told(url: str, options: Options, named: Dialect | None) -> tuple[Fact
     refusals = []
     for auth in styles:
         place = open_endpoint(url, options, auth)
-        async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
+        async with (
+            Transport(place, limit=options.concurrency, policy=options.retry) as transport,
+            asking(place, options, tell) as questions,
+        ):
             try:
-                return await _probed(transport, must_tell=named is None), auth
+                return await _probed(transport, questions, must_tell=named is None), auth
             except AuthError as refused:
                 refusals.append(refused)
         if place.key is None:
@@ -118,12 +137,40 @@ def with_version(facts: Facts, headers: Mapping[str, str]) -> Facts:
     return facts if version is None else msgspec.structs.replace(facts, api_version=version)
 
 
-async def _probed(transport: Transport, *, must_tell: bool) -> Facts:
+@asynccontextmanager
+async def asking(place: Endpoint, options: Options, tell: Tell | None = None) -> AsyncIterator[Transport]:
+    """A transport for the questions of a probe: as patient as the options say, but no more than ASKING."""
+    attempts = min(options.retry.attempts, ASKING.attempts)
+    policy = msgspec.structs.replace(ASKING, attempts=attempts, base_s=min(options.retry.base_s, ASKING.base_s))
+    brief = msgspec.structs.replace(place, timeouts=_brief(place.timeouts))
+    told = 0
+
+    def retrying(error: EndpointError, sends: int) -> None:
+        """The questions go out together: of their retries, the first of each round is told."""
+        nonlocal told
+        if tell is not None and sends > told:
+            told = sends
+            tell(f"no good answer from {place.display}: {error.message}; try {sends + 1} of {attempts}")
+
+    async with Transport(brief, policy=policy, retrying=retrying) as transport:
+        yield transport
+
+
+def _brief(limits: Timeouts) -> Timeouts:
+    return Timeouts(
+        connect=min(limits.connect or ASKING_CONNECT_S, ASKING_CONNECT_S),
+        first_byte=min(limits.first_byte or ASKING_S, ASKING_S),
+        idle=min(limits.idle or ASKING_S, ASKING_S),
+        total=min(limits.total or ASKING_S, ASKING_S),
+    )
+
+
+async def _probed(transport: Transport, questions: Transport, *, must_tell: bool) -> Facts:
     """Facts of the endpoint; a caller who names the dialect may face one that tells nothing about itself."""
     try:
-        return await probe(transport)
-    except UsageError:
-        if must_tell:
+        return await probe(transport, questions)
+    except (UsageError, ServerFault) as error:
+        if must_tell or (isinstance(error, ServerFault) and error.status in UNREACHED):
             raise
         return Facts()
 

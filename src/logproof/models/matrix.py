@@ -26,6 +26,7 @@ from logproof.ir.message import (
     text_message,
 )
 from logproof.ir.request import Function, Hosted, Input, Request, Sampling
+from logproof.models import listed_fields
 from logproof.models.capabilities import CAPABILITIES, missing
 from logproof.models.client import lower
 from logproof.models.connect import FITTING
@@ -110,15 +111,14 @@ MESSAGES: Mapping[str, tuple[Message, ...]] = {
 }
 """message feature -> messages that show it."""
 
-_TOKEN_FIELDS = ("min_p", "logprob_token_ids", "return_token_ids", "return_tokens_as_token_ids")
-
 FULL_FACTS = Facts(
     engine="vllm",
     models=("m",),
     max_model_len=4096,
     max_logprobs=100,
     vocab_size=1000,
-    fields={"/v1/completions": _TOKEN_FIELDS, "/v1/chat/completions": _TOKEN_FIELDS},
+    logprobs_mode="raw",
+    fields=dict(listed_fields.VLLM),
     tokenizer=True,
     deterministic=True,
     plugin=Plugin("0.1.0", enforced_replay=True, logprobs_mode=True),
@@ -133,10 +133,12 @@ def endpoints(dialect: Dialect) -> dict[str, Facts]:
 
 
 def _best(kind: str) -> Facts:
-    if kind == "vllm":
-        return FULL_FACTS
-    own = kind == "sglang"
-    return replace(FULL_FACTS, engine=kind, fields={}, plugin=None, tokenizer=own, vocab_size=1000 if own else None)
+    bare = replace(
+        FULL_FACTS, engine=kind, fields={}, plugin=None, tokenizer=False, vocab_size=None, logprobs_mode=None
+    )
+    if kind == "sglang":
+        return replace(bare, fields=dict(listed_fields.SGLANG), vocab_size=1000, tokenizer=True)
+    return FULL_FACTS if kind == "vllm" else bare
 
 
 class Cell(msgspec.Struct, frozen=True):

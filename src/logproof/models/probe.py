@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import msgspec
 
-from logproof.errors import AuthError, BadReply, EndpointError, StatusError, TransportError, UsageError
+from logproof.errors import (
+    AuthError,
+    BadReply,
+    EndpointError,
+    RateLimited,
+    ServerFault,
+    StatusError,
+    TransportError,
+    UsageError,
+)
 from logproof.ir.facts import Facts, Plugin
 from logproof.models import completions
 from logproof.wire.message import WireRequest
@@ -34,6 +43,10 @@ QUESTIONS = (
 )
 """What is asked of every endpoint, below its root."""
 
+GATEWAYS = ("litellm",)
+"""Kinds that pass requests on: what their own document lists may be dropped on the way, so it proves nothing."""
+
+_LITELLM = "LiteLLM API"
 _UNGUARDED = {"/version", "/openapi.json", "/logproof/status"}
 """What vLLM answers to whoever asks, also where it wants a key for everything else."""
 
@@ -44,13 +57,13 @@ _VALID_RANGE = re.compile(r"valid range is \[0, (\d+)\)")
 Answers = Mapping[str, object]
 
 
-async def probe(sender: Sender) -> Facts:
-    """Facts of one endpoint.
+async def probe(sender: Sender, asking: Sender | None = None) -> Facts:
+    """Facts of one endpoint. asking: sends the GETs, where they should give up sooner than requests to a busy engine.
 
-    Raises AuthError where the key is refused, TransportError where nothing answers, UsageError where nothing
-    that answers looks like an inference server.
+    Raises AuthError where the key is refused, TransportError where nothing answers, ServerFault or RateLimited where
+    the server only fails, UsageError where nothing that answers looks like an inference server.
     """
-    answers = await _ask_all(sender)
+    answers = await _ask_all(asking or sender)
     facts = read_facts(answers)
     if facts.engine == "vllm" and facts.models:
         facts = await _vllm_limits(sender, facts)
@@ -78,9 +91,9 @@ def read_facts(answers: Answers) -> Facts:
         "models": models or None,
         "model_root": first.get("root"),
         "max_model_len": first.get("max_model_len") or info.get("context_length"),
-        "fields": _fields(schema) or None,
+        "fields": (engine not in GATEWAYS and _fields(schema)) or None,
         "routes": routes or None,
-        "tokenizer": ("/tokenize" in routes and "/detokenize" in routes) or None,
+        "tokenizer": _tokenizes(engine, routes) or None,
         "vocab_size": info.get("vocab_size"),
         "deterministic": info.get("enable_deterministic_inference"),
         "fingerprint": _dict(answers.get("/model_info")).get("weight_version"),
@@ -103,6 +116,12 @@ _SOURCES = {
 }
 
 
+def _tokenizes(engine: str | None, routes: Collection[str]) -> bool:
+    """Whether the server answers on /tokenize and /detokenize. SGLang does, and lists them below /v1."""
+    below = "/v1" if engine == "sglang" else ""
+    return f"{below}/tokenize" in routes and f"{below}/detokenize" in routes
+
+
 async def _ask_all(sender: Sender) -> dict[str, object]:
     results = await asyncio.gather(*(_ask(sender, path) for path in QUESTIONS), return_exceptions=True)
     answers: dict[str, object] = {}
@@ -117,7 +136,7 @@ async def _ask_all(sender: Sender) -> dict[str, object]:
     auth = next((f for f in failures if isinstance(f, AuthError)), None)
     if auth is not None and not answers.keys() - _UNGUARDED:
         raise auth
-    lost = next((f for f in failures if isinstance(f, TransportError)), None)
+    lost = next((f for f in failures if isinstance(f, (TransportError, ServerFault, RateLimited))), None)
     if lost is not None and not answers:
         raise lost
     return answers
@@ -214,7 +233,9 @@ def _first_model(answers: Answers) -> dict[str, object]:
 
 
 def _engine(answers: Answers) -> tuple[str | None, str]:
-    """The kind of server, and the question whose answer told."""
+    """The kind of server, and the question whose answer told. Gateways come first: they look like what they front."""
+    if _about(answers).get("title") == _LITELLM:
+        return "litellm", "/openapi.json title"
     owners = {str(e.get("owned_by")) for e in _entries(answers)}
     if "vllm" in owners:
         return "vllm", "/v1/models owned_by"
@@ -240,12 +261,17 @@ def _mentions_vllm(answers: Answers) -> bool:
     return "/is_scaling_elastic_ep" in paths or "/generative_scoring" in paths
 
 
+def _about(answers: Answers) -> dict[str, object]:
+    return _dict(_dict(answers.get("/openapi.json")).get("info"))
+
+
 def _version(answers: Answers) -> str | None:
     for question in ("/version", "/server_info", "/info"):
         found = _dict(answers.get(question)).get("version")
         if isinstance(found, str):
             return found
-    return None
+    own = _about(answers).get("version") if _about(answers).get("title") == _LITELLM else None
+    return own if isinstance(own, str) else None
 
 
 def _fields(schema: dict[str, object]) -> dict[str, list[str]]:

@@ -31,17 +31,29 @@ async def fill(response: Response, request: Request, tokenizer: Tokenizer) -> Re
 
 
 async def check_prompt(response: Response, request: Request, tokenizer: Tokenizer) -> None:
-    """Refuse a scored prompt whose texts do not join to the text that was sent, unless its ids are that text's.
+    """Refuse prompt ids that are not those of the text that was sent.
 
-    Raises BadReply, and what the tokenizer raises.
+    Held against the tokenizer where it knows the ids without a request, and where a scored prompt's texts do not
+    join to the text; texts that join prove the text alone. Raises BadReply, and what the tokenizer raises.
     """
-    prompt, text = response.prompt, request.input.text
-    if prompt is None or text is None or prompt.ids is None or not prompt.texts or prompt.texts[0] is not None:
+    text = request.input.text
+    ids = response.prompt.ids if response.prompt is not None else response.prompt_ids
+    if text is None or ids is None or request.input.suffix is not None or "add_special_tokens" in request.options:
         return
-    if prompt.ids.tolist() != list(await tokenizer.encode(text)):
+    own = tokenizer.known(text)
+    if own is None and _unjoined(response.prompt):
+        own = await tokenizer.encode(text)
+    if own is not None and ids.tolist() != list(own):
         raise BadReply(
-            "these are not the tokens of the prompt that was sent: it answers another request", path="/prompt_token_ids"
+            "these are not the tokens of the prompt that was sent: it answers another request",
+            path="/prompt_token_ids",
+            hint="see which server or gateway mixes replies; or the tokenizer that was named is not the engine's",
         )
+
+
+def _unjoined(prompt: Tokens | None) -> bool:
+    """Whether the first text is missing: the others did not leave it a beginning of the prompt."""
+    return prompt is not None and bool(prompt.texts) and prompt.texts is not None and prompt.texts[0] is None
 
 
 def _textless(response: Response) -> set[int]:

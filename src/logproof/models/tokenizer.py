@@ -6,6 +6,7 @@ serve both), `LocalTokenizer` reads a tokenizer.json. Both keep a bounded cache 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +21,8 @@ from logproof.wire.transport import Sender
 
 CACHE_TEXTS = 200_000
 """Most token texts that a tokenizer keeps."""
+CACHE_PROMPTS = 256
+"""Most prompts whose ids a server's tokenizer keeps, the latest."""
 
 
 class Tokenizer(Protocol):
@@ -27,6 +30,10 @@ class Tokenizer(Protocol):
 
     async def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of a text, special tokens added as the model's own default has it."""
+        ...
+
+    def known(self, text: str) -> tuple[int, ...] | None:
+        """What `encode` gives, where it takes no request; else None."""
         ...
 
     async def decode(self, ids: Sequence[int]) -> str:
@@ -58,10 +65,19 @@ class ServerTokenizer:
         self._sender = sender
         self._model = model
         self._texts: dict[int, str] = {}
+        self._prompts: OrderedDict[str, tuple[int, ...]] = OrderedDict()
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        reply = await self._post("/tokenize", {"model": self._model, "prompt": text})
-        return tuple(decode(_TOKENS, reply).tokens)
+        found = self.known(text)
+        if found is None:
+            reply = await self._post("/tokenize", {"model": self._model, "prompt": text})
+            found = self._prompts[text] = tuple(decode(_TOKENS, reply).tokens)
+            if len(self._prompts) > CACHE_PROMPTS:
+                self._prompts.popitem(last=False)
+        return found
+
+    def known(self, text: str) -> tuple[int, ...] | None:
+        return self._prompts.get(text)
 
     async def decode(self, ids: Sequence[int]) -> str:
         """SGLang leaves special tokens out unless told otherwise; vLLM never does, and ignores the field."""
@@ -97,6 +113,9 @@ class LocalTokenizer:
             raise UsageError(f"{file} is no tokenizer: {clip(str(error), 120)}") from None
 
     async def encode(self, text: str) -> tuple[int, ...]:
+        return self.known(text)
+
+    def known(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer.encode(text).ids)
 
     async def decode(self, ids: Sequence[int]) -> str:

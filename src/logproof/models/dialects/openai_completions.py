@@ -266,7 +266,10 @@ def _without_ids(request: Request, wire: WireChoice) -> WireChoice:
 
 
 def _meaning(request: Request) -> Meaning:
-    """Servers of this wire do not say what a sampled logprob means; at temperature 1 without cuts all agree."""
+    """This wire does not say what a sampled logprob means; at temperature 1 without cuts all servers agree.
+
+    Where the probe measured it, the client puts that in the place of `unknown`.
+    """
     s = request.sampling
     plain = s.temperature == 1 and s.top_p in (None, 1) and not (s.frequency_penalty or s.presence_penalty)
     return "raw" if plain and not s.logit_bias and not request.options else "unknown"
