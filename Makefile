@@ -15,6 +15,8 @@ READY  := $(VENV)/.engine
 JUDGE  := .venv-judge
 JUDGED := $(JUDGE)/.ready
 SGLANG := $(VENV)/.sglang
+GATEWAY := .venv-gateway
+GATED  := $(GATEWAY)/.ready
 
 .PHONY: demo test test-fast lint format bench docs clean venv engine judge
 .DELETE_ON_ERROR:
@@ -22,7 +24,7 @@ SGLANG := $(VENV)/.sglang
 demo: $(READY)
 	$(BIN)/logproof demo $(ARGS)
 
-test: $(READY) $(SGLANG)
+test: $(READY) $(SGLANG) $(GATED)
 	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
 
 test-fast: $(DEV)
@@ -45,7 +47,7 @@ docs: $(DEV)
 	$(BIN)/python scripts/make_docs.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(JUDGE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+	rm -rf $(VENV) $(JUDGE) $(GATEWAY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
 
 venv: $(DEV)
 engine: $(READY)
@@ -71,10 +73,18 @@ $(SGLANG): requirements/sglang-cpu.txt $(READY)
 	$(PIP) --no-deps -r requirements/sglang-cpu.txt
 	@touch $@
 
-# The judge's environment sees the packages of .venv behind its own, so the two share torch and transformers.
+# These two see the packages of .venv behind their own, so they share torch, transformers and the web stack with it.
+define beside
+$(PYTHON) -m venv $(1)
+$(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
+	"$$($(1)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check
+endef
+
 $(JUDGED): requirements/judge.txt $(READY)
-	$(PYTHON) -m venv $(JUDGE)
-	$(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
-		"$$($(JUDGE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
-	$(JUDGE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/judge.txt
+	$(call beside,$(JUDGE)) -r requirements/judge.txt
+	@touch $@
+
+$(GATED): requirements/gateway.txt $(READY)
+	$(call beside,$(GATEWAY)) --no-deps -r requirements/gateway.txt
 	@touch $@
