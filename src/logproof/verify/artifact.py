@@ -347,12 +347,16 @@ def _column_digests(rows: Positions) -> dict[str, object]:
     return {name: hashlib.sha256(column.tobytes()).hexdigest() for name, column in flat.items()}
 
 
+_SAME = {str, int, bool, type(None)}
+"""Types that stay as they are; named so that thousands of ids cost no call each."""
+
+
 def _plain(value: object) -> object:
     """JSON values with floats as hexadecimal strings."""
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: v if type(v) in _SAME else _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [v if type(v) in _SAME else _plain(v) for v in value]
     if isinstance(value, float):
         if not np.isfinite(value):
             raise ArtifactError("an artifact holds a number that is not finite")

@@ -107,7 +107,7 @@ def merged(engine: Defaults, config: Defaults, single: Defaults) -> Defaults:
 
 def resolve(sampling: Sampling, defaults: Defaults) -> Sampling:
     """The sampling with its gaps filled as far as the defaults reach."""
-    gaps = {n: k for n, k in defaults.values.items() if n in sampling.unresolved()}
+    gaps = {n: k for n, k in defaults.values.items() if getattr(sampling, n) is None}
     if not gaps:
         return sampling
     sources = {**sampling.sources, **{n: k.source for n, k in gaps.items()}}

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from logproof.errors import ArtifactError
 from logproof.ir.facts import Facts
-from logproof.ir.request import Input, Output, Request, Schedule, Scoring
+from logproof.ir.request import Input, Output, Request, Scoring
 from logproof.ir.request import Sampling as AskedSampling
 from logproof.ir.response import Choice, Response
 from logproof.models import channels
@@ -101,7 +101,10 @@ def _events(reply: bytes) -> list[SseEvent]:
 
 
 def _parts(plain: bytes, body: dict[str, object], width: int | None) -> Iterator[tuple[bytes, Request]]:
-    """The reply and the request that reads it; of a batch of prompts one pair a prompt."""
+    """The reply and the request that reads it; of a batch of prompts one pair a prompt.
+
+    A stream was seen to its last byte and put together, so it is read as a plain reply: most clients ask for no usage.
+    """
     n = body.get("n")
     choices = n if isinstance(n, int) and n > 0 else 1
     request = Request(
@@ -110,7 +113,6 @@ def _parts(plain: bytes, body: dict[str, object], width: int | None) -> Iterator
         sampling=AskedSampling(n=choices, temperature=_float(body.get("temperature"))),
         scoring=Scoring(sampled=width, top_by=None if width is None else "text"),
         output=_ANY_TEXT if grammar.digest(body) else Output(),
-        schedule=Schedule(stream=bool(body.get("stream")) or None),
     )
     prompts = _prompt_count(body)
     if prompts == 1:
