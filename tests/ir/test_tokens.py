@@ -13,6 +13,7 @@ from logproof.ir.tokens import MAX_ID, placeholder, placeholder_id, placeholder_
 
 ODD = [
     *("Hello", "42", "-1", "1_0", " 7", "٣", "token_id:", "token_id:-1", "token_id: 9", " token_id:282", ""),
+    *("1token_id:2", "token_1id:2", "token_id:1,token_id:2", "token_id:1,2"),
     *("token_id:9 ", "token_id:09", "token_id:1_0", "token_id:٣", "token_id:2147483648", "token_id:99999999999"),
 ]
 """Texts that look like an id and are none."""

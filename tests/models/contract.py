@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from logproof.errors import InvalidRequest, RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves, leaf_paths
 from logproof.ir.message import Message
 from logproof.ir.request import Input, Request
-from logproof.models.client import Lowered, lower
+from logproof.models.client import lower
 from logproof.models.dialect import Dialect
 from logproof.models.lowering import resolve
 from logproof.models.matrix import FULL_FACTS, MESSAGES, SAMPLES, baseline, with_leaf
+from logproof.models.templates import Lowered, Templates
 
 ENDPOINTS = {"known": FULL_FACTS, "unknown": Facts()}
 """Facts to lower against: everything known and on, and nothing known."""
@@ -63,9 +66,21 @@ def check_leaf(dialect: Dialect, facts: Facts, leaf: str, value: object) -> None
     else:
         assert decision.kind == "no-op"
         assert decision.reason
+    if dialect.steady:
+        check_steady(dialect, facts, request, lowered)
     plain = baseline(dialect, facts)
     check_difference(lower(plain, dialect, facts), lowered, _changed(plain, request))
     assert not lowered.wire.stream or request.schedule.stream
+
+
+def check_steady(dialect: Dialect, facts: Facts, request: Request, lowered: Lowered) -> None:
+    """Another prompt, filled into what the first was lowered to, is what it is lowered to itself."""
+    templates = Templates(facts)
+    templates.keep(request, lowered)
+    for asked in (Input(text='another "prompt"'), Input(token_ids=(4, 2))):
+        other = msgspec.structs.replace(request, input=asked)
+        filled = templates.fill(other)
+        assert filled is None or filled == lower(other, dialect, facts)
 
 
 def check_refusal(refused: RequestRefused | InvalidRequest, request: Request) -> None:

@@ -32,23 +32,23 @@ def placeholder_id(text: str) -> int | None:
 
 
 _IDS = msgspec.json.Decoder(list[int])
-_NOT_DIGITS = {ord(c): None for c in "0123456789,"}
+_MARK = b",token_id:"
+_DIGITS = b"0123456789"
 
 
 def placeholder_ids(texts: Sequence[str]) -> list[int] | None:
     """The ids of `token_id:N` texts, or None where one of them is anything else; see `placeholder_id`.
 
-    All texts are read as one list of JSON numbers, which holds digits and commas only and as many numbers as
-    there are texts; whatever is not so is read one by one.
+    All texts are read as one list of JSON numbers where they hold one unbroken prefix each, and digits behind it,
+    and nothing else; whatever is not so is read one by one.
     """
-    joined = "," + ",".join(texts)
-    numbers = joined.replace(",token_id:", ",")
-    if len(joined) - len(numbers) == len("token_id:") * len(texts) and not numbers.translate(_NOT_DIGITS):
+    joined = ("," + ",".join(texts)).encode(errors="replace")
+    if joined.count(_MARK) == len(texts) and joined.translate(None, _DIGITS) == _MARK * len(texts):
         try:
-            ids = _IDS.decode(f"[{numbers[1:]}]")
+            ids = _IDS.decode(b"[" + joined[1:].translate(None, b"token_id:") + b"]")
         except msgspec.DecodeError:
             return None
-        if len(ids) == len(texts) and max(ids, default=0) <= MAX_ID:
+        if max(ids, default=0) <= MAX_ID:
             return ids
     ids = [i for i in map(placeholder_id, texts) if i is not None]
     return ids if len(ids) == len(texts) else None

@@ -21,7 +21,9 @@ from logproof.ir.request import Request, id_leaves, validate
 from logproof.ir.response import Labels, Response, Tokens
 from logproof.models import channels, texts
 from logproof.models.dialect import Dialect
-from logproof.models.lowering import Constant, Decision, Ledger
+from logproof.models.lowering import Decision, Ledger
+from logproof.models.templates import Lowered as Lowered
+from logproof.models.templates import Templates
 from logproof.models.tokenizer import Tokenizer
 from logproof.wire.message import WireReply, WireRequest
 from logproof.wire.transport import Sender
@@ -30,14 +32,6 @@ T = TypeVar("T", bound=Tokens | Labels | None)
 
 MAX_SCORED_TOKENS = 65_536
 """Longest prompt that is sent to be scored: engines have run out of memory over prompt length times vocabulary."""
-
-
-class Lowered(msgspec.Struct, frozen=True):
-    """A request that passed the ledger: what will be sent, and why each part of it is there."""
-
-    wire: WireRequest
-    decisions: tuple[Decision, ...]
-    constants: tuple[Constant, ...]
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
@@ -113,13 +107,14 @@ class Client:
         self.facts = facts or Facts()
         self.tokenizer = tokenizer
         self.drop = frozenset(drop)
+        self._templates = Templates(self.facts) if dialect.steady else None
 
     async def call(self, request: Request) -> Call:
         """Send one request and return its checked reply.
 
         Raises UsageError kinds before I/O, EndpointError kinds after.
         """
-        lowered = lower(request, self.dialect, self.facts, self.drop)
+        lowered = self._lower(request)
         await self._check_size(request)
         reply = await self.sender.send(lowered.wire)
         asked = without(request, [d.leaf for d in lowered.decisions if d.kind == "dropped"])
@@ -138,6 +133,16 @@ class Client:
             wire=lowered.wire,
             marks=_marks(self.facts, response),
         )
+
+    def _lower(self, request: Request) -> Lowered:
+        """The request lowered, by a template where one fits."""
+        if self._templates is None:
+            return lower(request, self.dialect, self.facts, self.drop)
+        lowered = self._templates.fill(request)
+        if lowered is None:
+            lowered = lower(request, self.dialect, self.facts, self.drop)
+            self._templates.keep(request, lowered)
+        return lowered
 
     async def _check_size(self, request: Request) -> None:
         """Raise InvalidRequest for a scored prompt above the limit, or one that may be and cannot be counted."""

@@ -7,7 +7,9 @@ Every value passes `logprobs`: null only where the wire leaves a position unscor
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import TypeVar, cast
 
 import msgspec
@@ -29,13 +31,40 @@ ROUNDING = 1e-4
 """A log-softmax in float32 may end this far above zero; anything higher is no logprob."""
 
 
+def floats(values: Sequence[float | None]) -> Floats:
+    """float64 [n] from a list of numbers; NaN stands for null."""
+    column = np.empty(len(values))
+    try:
+        struct.pack_into(f"{len(values)}d", column.data, 0, *values)
+    except struct.error:
+        return np.fromiter(values, np.float64, len(values))
+    return column
+
+
+def integers(values: Sequence[int]) -> Ids:
+    """int64 [n] from a list of numbers. Raises OverflowError for a huge one, TypeError for null."""
+    column = np.empty(len(values), np.int64)
+    try:
+        struct.pack_into(f"{len(values)}q", column.data, 0, *values)
+    except struct.error:
+        return np.fromiter(values, np.int64, len(values))
+    return column
+
+
+def _plain(column: Floats) -> bool:
+    """Whether all of it are logprobs of tokens that are possible; the quick answer for nearly every column."""
+    return len(column) == 0 or bool(np.minimum.reduce(column) > SENTINEL and np.maximum.reduce(column) <= ROUNDING)
+
+
 def logprobs(values: Sequence[float | None], path: str, *, unscored: int = 0, sentinel: bool = True) -> Floats:
     """float64 [n] from a list of numbers. NaN stands for null, allowed only below index `unscored`.
 
     sentinel: whether -9999.0 means minus infinity on this wire; where it does not, it is refused.
     Raises BadReply naming the element under `path`.
     """
-    column = np.fromiter(values, np.float64, len(values))
+    column = floats(values)
+    if _plain(column[unscored:]) and not any(v is not None for v in values[:unscored]):
+        return column
     absent = np.flatnonzero(np.isnan(column)).tolist()
     at = next((i for i in absent if values[i] is not None), None)
     if at is not None:
@@ -45,8 +74,7 @@ def logprobs(values: Sequence[float | None], path: str, *, unscored: int = 0, se
 
 def checked(column: Floats, path: str, *, unscored: int = 0, sentinel: bool = True) -> Floats:
     """The column itself, NaN for null, after a check that it holds nothing but logprobs; see `logprobs`."""
-    scored = column[unscored:]
-    if np.isnan(column[:unscored]).all() and (len(scored) == 0 or SENTINEL < scored.min() <= scored.max() <= ROUNDING):
+    if _plain(column[unscored:]) and np.isnan(column[:unscored]).all():
         return column
     bad = ~((column <= ROUNDING) & (column > -np.inf))
     bad[:unscored] &= ~np.isnan(column[:unscored])
@@ -64,10 +92,10 @@ def checked(column: Floats, path: str, *, unscored: int = 0, sentinel: bool = Tr
 def ids(values: Sequence[int], path: str) -> Ids:
     """int64 [n] of token ids from a typed list. Raises BadReply for a negative or a huge one."""
     try:
-        column = np.fromiter(values, np.int64, len(values))
+        column = integers(values)
     except OverflowError:
         raise BadReply("a number that is no token id", path=path) from None
-    if len(column) and column.view(np.uint64).max() >= ID_LIMIT:
+    if len(column) and np.maximum.reduce(column.view(np.uint64)) >= ID_LIMIT:
         at = int(np.argmax((column < 0) | (column >= ID_LIMIT)))
         raise BadReply(f"{column[at]} is no token id", path=f"{path}/{at}")
     return column
@@ -121,35 +149,44 @@ def top_k(
         texts += pos_texts or ()
     whole = len(flat)
     entries = Flat(
-        np.array(counts, dtype=np.int64),
+        integers(counts),
         keys,
-        np.array(flat, dtype=np.float64),
+        floats(flat),
         by_id=by_id,
         ranks=np.array(ranks, dtype=np.int64) if whole and len(ranks) == whole else None,
         texts=texts if len(texts) == whole else None,
     )
-    return flat_top_k(entries, width, scored, path)
+    own = [pair[0] if pair is not None else 0 for pair in scored]
+    own_values = floats([pair[1] if pair is not None else None for pair in scored])
+    return flat_top_k(entries, width, own, own_values, path)
 
 
-def flat_top_k(flat: Flat, width: int, scored: Sequence[tuple[int | str, float] | None], path: str) -> TopK:
+def flat_top_k(flat: Flat, width: int, own: Sequence[int | str], own_values: Floats, path: str) -> TopK:
     """Build a checked TopK, each position sorted by falling logprob (equal ones in wire order).
 
-    width: the k that was asked. scored: (key, logprob) of each position's own token, None at an unscored
-    position, which must then be empty. A position holds k entries with the scored token among them, or k + 1;
-    an id twice, another value for the scored token, or any other count is refused.
+    width: the k that was asked. own, own_values: key and logprob, as the wire gave it, of each position's own
+    token; a logprob of NaN is an unscored position, which must then be empty. A position holds k entries with the
+    scored token among them, or k + 1; an id twice, another value for the scored token, or any other count is
+    refused.
     """
-    grid = _Grid(flat, scored, path)
+    grid = _Grid(flat, own, own_values, path)
     for i in grid.suspects(width, flat.unique):
         span = slice(int(grid.offsets[i]), int(grid.offsets[i + 1]))
-        _check_position(flat.keys[span], flat.values[span].tolist(), scored[i], width, f"{path}/{i}")
+        scored = (own[i], float(own_values[i])) if grid.scored[i] else None
+        _check_position(flat.keys[span], flat.values[span].tolist(), scored, width, f"{path}/{i}")
     order = grid.order()
     return TopK(
         offsets=grid.offsets,
         logprobs=checked(grid.values[order], path),
         ids=grid.keys[order] if flat.by_id else None,
         ranks=flat.ranks[order] if flat.ranks is not None else None,
-        texts=tuple(map(flat.texts.__getitem__, order.tolist())) if flat.texts is not None else None,
+        texts=_picked(flat.texts, order) if flat.texts is not None else None,
     )
+
+
+def _picked(texts: Sequence[str], order: Ids) -> tuple[str, ...]:
+    """The texts in an order of all of them."""
+    return itemgetter(*order.tolist())(texts) if len(texts) > 1 else tuple(texts)
 
 
 class _Grid:
@@ -158,16 +195,16 @@ class _Grid:
     Finds in whole columns which positions `_check_position` must look at; it decides.
     """
 
-    def __init__(self, flat: Flat, scored: Sequence[tuple[int | str, float] | None], path: str) -> None:
-        if not len(flat.counts) == len(scored) or not len(flat.keys) == len(flat.values) == flat.counts.sum():
+    def __init__(self, flat: Flat, own: Sequence[int | str], own_values: Floats, path: str) -> None:
+        whole = len(flat.keys) == len(flat.values) == np.add.reduce(flat.counts)
+        if not whole or not len(flat.counts) == len(own) == len(own_values):
             raise ValueError("the lists of a top channel differ in length")
         self.counts = flat.counts
         self.values = flat.values
         self.offsets = np.concatenate(([0], np.cumsum(flat.counts)))
-        self.scored = np.fromiter([own is not None for own in scored], bool, len(scored))
-        known = [own if own is not None else (0, 0.0) for own in scored]
-        self.keys, self.own = _codes(flat, [key for key, _ in known], path)
-        self.own_values = np.fromiter([value for _, value in known], np.float64, len(scored))
+        self.scored = ~np.isnan(own_values)
+        self.keys, self.own = _codes(flat, own, path)
+        self.own_values = own_values
         self._inside: NDArray[np.bool_] | None = None
 
     def suspects(self, width: int, unique: bool) -> list[int]:

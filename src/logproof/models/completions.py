@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, pairwise
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -280,15 +281,14 @@ def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -
         raise BadReply("a top entry keyed by text among ids", path=path)
     own: Sequence[int | str] = found.tokens if ids is None else ids
     entries = columns.Flat(
-        counts=np.array([len(m) for m in maps], dtype=np.int64),
+        counts=columns.integers([*map(len, maps)]),
         keys=keys if keyed is None else keyed,
-        values=np.fromiter(chain.from_iterable([m.values() for m in maps]), np.float64, len(keys)),
+        values=columns.floats([*chain.from_iterable([m.values() for m in maps])]),
         by_id=ids is not None,
         texts=keys if ids is None else None,
         unique=True,
     )
-    scored = [None if value is None else (key, value) for key, value in zip(own, found.values, strict=True)]
-    return columns.flat_top_k(entries, width, scored, path)
+    return columns.flat_top_k(entries, width, own, columns.floats(found.values), path)
 
 
 def label_scores(found: Columns, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:
@@ -314,11 +314,18 @@ def first_text(prompt: str | None, rest: Sequence[str | None]) -> str | None:
     that be the first character, its text belongs here. None where the prompt's text is unknown, or the later
     texts do not end it.
     """
-    known = [t for t in rest if t is not None]
-    if prompt is None or len(known) != len(rest):
+    tail = joined(rest)
+    if prompt is None or tail is None or not prompt.endswith(tail):
         return None
-    tail = "".join(known)
-    return prompt[: len(prompt) - len(tail)] if prompt.endswith(tail) else None
+    return prompt[: len(prompt) - len(tail)]
+
+
+def joined(texts: Sequence[str | None]) -> str | None:
+    """All texts as one, None where one of them is unknown."""
+    try:
+        return "".join(cast("Sequence[str]", texts))
+    except TypeError:
+        return None
 
 
 def assemble(events: Sequence[SseEvent]) -> bytes:

@@ -26,13 +26,16 @@ class Dialect(ABC):
 
     id: its name on the command line. channels: what `lift` can deliver, channel -> the guarantee it gives,
     in words for the reference (names in models/capabilities.py). auth: how the key travels, `bearer`,
-    `x-api-key` or `x-goog-api-key`. headers: constant request headers (an API version).
+    `x-api-key` or `x-goog-api-key`. headers: constant request headers (an API version). steady: whether requests
+    that differ only in the value of their text, or of their prompt's ids, get the same decisions and bodies that
+    differ only there (models/templates.py).
     """
 
     id: ClassVar[str]
     channels: ClassVar[Mapping[str, str]]
     auth: ClassVar[AuthStyle] = "bearer"
     headers: ClassVar[tuple[tuple[str, str], ...]] = ()
+    steady: ClassVar[bool] = False
 
     def request_headers(self, facts: Facts) -> tuple[tuple[str, str], ...]:
         """Headers of a request beside the endpoint's own and its key."""

@@ -14,7 +14,7 @@ import numpy as np
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.response import Floats, Ids, Tokens, TopK
 from logproof.models import columns
-from logproof.models.completions import Entry, first_text
+from logproof.models.completions import Entry, first_text, joined
 
 Position = Mapping[int, Entry]
 Positions = Sequence[Position | None]
@@ -40,18 +40,19 @@ def lift_prompt(
     if width == 0 and found.flat is not found.own:
         i = next(i for i, position in enumerate(found.positions) if len(position) != 1)
         raise BadReply(f"{len(found.positions[i])} entries where one was asked", path=f"{path}/{i + 1}")
-    values = np.fromiter([e.logprob for e in found.flat], np.float64, len(found.flat))
+    logprobs = columns.floats([math.nan, *[e.logprob for e in found.own]])
+    alone = found.flat is found.own
+    values = logprobs[1:].copy() if alone else columns.floats([e.logprob for e in found.flat])
     ranks = _ranks(found, values, path)
     texts = [e.decoded_token for e in found.own]
-    alone = found.flat is found.own
-    own_values = values if alone else np.fromiter([e.logprob for e in found.own], np.float64, len(found.own))
+    top = _top(found, values, ranks, raw_ids, logprobs, width, path) if width else None
     return Tokens(
-        logprobs=columns.checked(np.concatenate(([np.nan], own_values)), path, unscored=1),
+        logprobs=columns.checked(logprobs, path, unscored=1),
         meaning="raw",
         ids=ids,
         ranks=np.concatenate(([0], ranks if alone else [e.rank or 0 for e in found.own])),
         texts=(first_text(text, texts), *texts),
-        top=_top(found, values, ranks, raw_ids[1:], width, path) if width else None,
+        top=top,
     )
 
 
@@ -84,13 +85,13 @@ def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
 def _ranks(found: _Scored, values: Floats, path: str) -> Ids:
     """Ranks of the entries, 0 where unreported, after a check of each position that may hold a wrong one."""
     try:
-        ranks = np.fromiter([e.rank for e in found.flat], np.int64, len(found.flat))
+        ranks = columns.integers(cast("list[int]", [e.rank for e in found.flat]))
     except TypeError:
         ranks = np.array([e.rank or 0 for e in found.flat], dtype=np.int64)
     except OverflowError:
         raise BadReply("a number that is no rank", path=path) from None
-    plain = len(ranks) > 0 and ranks.min() >= 1 and values.min() > columns.SENTINEL
-    if plain and (values + np.log(ranks)).max() <= columns.ROUNDING:
+    plain = len(ranks) > 0 and np.minimum.reduce(ranks) >= 1 and np.minimum.reduce(values) > columns.SENTINEL
+    if plain and np.maximum.reduce(values + np.log(ranks)) <= columns.ROUNDING:
         return ranks
     sure = (ranks >= 1) & (values <= columns.ROUNDING - np.log(np.maximum(ranks, 1)))
     sure &= (ranks > 1) | (values != columns.SENTINEL)
@@ -107,24 +108,25 @@ def _check_doubtful(found: _Scored, entries: Ids, path: str) -> None:
         _check_ranks(found.positions[i], f"{path}/{i + 1}")
 
 
-def _top(found: _Scored, values: Floats, ranks: Ids, tokens: Sequence[int], width: int, path: str) -> TopK:
+def _top(
+    found: _Scored, values: Floats, ranks: Ids, tokens: Sequence[int], logprobs: Floats, width: int, path: str
+) -> TopK:
     """The top channel. Where ranks fall while logprobs fall too, the position is looked at closely."""
-    own = [(token, e.logprob) for token, e in zip(tokens, found.own, strict=True)]
     texts = [e.decoded_token for e in found.flat]
-    whole = [t for t in texts if t is not None]
     entries = columns.Flat(
-        counts=np.array([0, *map(len, found.positions)], dtype=np.int64),
+        counts=columns.integers([0, *map(len, found.positions)]),
         keys=list(chain.from_iterable(found.positions)),
         values=values,
         by_id=True,
         ranks=ranks,
-        texts=whole if len(whole) == len(texts) else None,
+        texts=cast("list[str]", texts) if joined(texts) is not None else None,
         unique=True,
     )
-    top = columns.flat_top_k(entries, width, [None, *own], path)
+    top = columns.flat_top_k(entries, width, tokens, logprobs, path)
     if top.ranks is not None:
-        falls = np.flatnonzero(np.diff(top.ranks) < 0) + 1
-        _check_doubtful(found, falls[~np.isin(falls, top.offsets)], path)
+        falls = np.diff(top.ranks, prepend=0) < 0
+        falls[top.offsets[top.offsets < len(falls)]] = False
+        _check_doubtful(found, np.flatnonzero(falls), path)
     return top
 
 

@@ -76,6 +76,7 @@ class OpenAICompletions(Dialect):
     """The classic completions wire."""
 
     id: ClassVar[str] = "openai_completions"
+    steady: ClassVar[bool] = True
     channels: ClassVar[dict[str, str]] = {
         "prompt_logprobs": "every prompt position by echo, split at usage.prompt_tokens; the first is unscored",
         "prompt_top": "keyed by text: refused where texts collapse",

@@ -80,6 +80,7 @@ class VLLMNative(Dialect):
     """vLLM's /v1/completions with its native fields."""
 
     id: ClassVar[str] = "vllm_native"
+    steady: ClassVar[bool] = True
     channels: ClassVar[dict[str, str]] = {
         "prompt_logprobs": "every prompt position by id, with rank and text; the first is unscored",
         "prompt_top": "k best at each position by id, k + 1 with the scored token beside them",
