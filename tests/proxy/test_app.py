@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import json
@@ -306,6 +307,43 @@ def test_a_key_is_nowhere_but_at_the_engine() -> None:
     assert KEY in answer.body.decode()
     assert KEY not in repr(record)
     assert KEY not in status
+
+
+def test_a_redirect_does_not_lead_around_the_recorder() -> None:
+    with FakeServer() as fake, running(fake.url) as proxy:
+        fake.on(f"{CHAT}/", Reply(status=307, json={}, headers={"location": f"{fake.url}{CHAT}"}))
+        answer = proxy.post(f"{CHAT}/", {"model": "m"})
+    assert (answer.status, answer.header("location")) == (307, CHAT)
+
+
+def test_an_encoded_reply_is_served_and_not_stored() -> None:
+    body = gzip.compress(f"you sent {KEY}".encode())
+    with FakeServer() as fake, running(fake.url) as proxy:
+        fake.on(CHAT, Reply(body=body, headers={**PLAIN, "content-encoding": "gzip"}))
+        answer = proxy.post(CHAT, {"model": "m"})
+        (record,) = proxy.records(1)
+    assert (answer.body, record.reply) == (body, b"")
+    assert record.reply_sha256 == hashlib.sha256(body).hexdigest()
+
+
+def test_calls_in_one_breath_are_answered_in_order_and_all_recorded() -> None:
+    """Pipelined requests on one connection, a chunked body among them, names of headers in any case."""
+    with FakeServer() as fake, running(fake.url) as proxy:
+        fake.on(COMPLETIONS, lambda seen: {"choices": [{"text": seen.json()["prompt"]}]})
+        head = b"POST %s HTTP/1.1\r\nHOST: x\r\naUTHORIZATION: bEARER %s\r\n" % (COMPLETIONS.encode(), KEY.encode())
+        one, two = (json.dumps({"prompt": p}).encode() for p in ("first", "second"))
+        chunks = b"%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (5, two[:5], len(two) - 5, two[5:])
+        with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+            client.sendall(head + b"content-length: %d\r\n\r\n" % len(one) + one)
+            client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+            got = b""
+            while b"second" not in got:
+                got += client.recv(65536)
+        records = proxy.records(2)
+    assert got.index(b"first") < got.index(b"second")
+    assert [json.loads(r.sent)["prompt"] for r in records] == ["first", "second"]
+    assert [s.headers["authorization"] for s in fake.seen] == [f"bEARER {KEY}"] * 2
+    assert KEY not in repr(records)
 
 
 def test_sixty_four_clients_at_once() -> None:

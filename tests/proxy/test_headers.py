@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from logproof.proxy import headers as hd
 
 GIVEN = [
@@ -42,3 +44,26 @@ def test_a_new_length_takes_the_old_ones_place() -> None:
         (b"b", b"2"),
     ]
     assert hd.with_length([(b"a", b"1")], 4) == [(b"a", b"1"), (b"content-length", b"4")]
+
+
+def test_likely_credentials_are_hidden_where_they_are_long_enough() -> None:
+    given = [(b"X-LiteLLM-Key", b"sk-lite-0123"), (b"x-use-token", b"true"), (b"x-trace", b"0123456789")]
+    found = hd.secrets([*given, (b"Cookie", b"a=1; sid=abcdefgh")], b"api_key=sk%2Dquery%2D1&q=0123456789")
+    assert set(found) == {b"sk-lite-0123", b"a=1; sid=abcdefgh", b"sid=abcdefgh", b"abcdefgh", b"sk-query-1"}
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        (b"http://engine:8000/v1/completions?a=1", b"/v1/completions?a=1"),
+        (b"http://engine:8000", b"/"),
+        (b"http://engine:80001/x", b"http://engine:80001/x"),
+        (b"https://elsewhere/x", b"https://elsewhere/x"),
+        (b"/y", b"/y"),
+    ],
+)
+def test_a_redirect_to_the_engine_leads_to_the_proxy(value: bytes, sent: bytes) -> None:
+    assert hd.beside([(b"location", value), (b"x", value)], "http://engine:8000") == [
+        (b"location", sent),
+        (b"x", value),
+    ]

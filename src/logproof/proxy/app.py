@@ -117,7 +117,7 @@ class Proxy:
             await incoming.whole(0)
         sent = hd.end_to_end(given, b"host", b"expect")
         async with self.upstream.send(scope["method"], _target(scope), sent, body) as reply:
-            head = hd.end_to_end(reply.raw_headers)
+            head = hd.beside(hd.end_to_end(reply.raw_headers), self.upstream.root)
             await send({"type": "http.response.start", "status": reply.status, "headers": head})
             async for piece in read(reply):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -53,7 +53,7 @@ class Call:
         self._tally = tally
         self._scope = scope
         self._send = send
-        self._secrets = hd.secrets(scope["headers"])
+        self._secrets = hd.secrets(scope["headers"], scope["query_string"])
         self._started = datetime.now(UTC)
         self._clock = time.perf_counter()
         self._head_s = 0.0
@@ -63,6 +63,7 @@ class Call:
         self._reply: aiohttp.ClientResponse | None = None
         self._complete = False
         self._streamed = False
+        self._encoded = False
         self._plan = Plan(b"")
         self._sent = b""
 
@@ -99,13 +100,13 @@ class Call:
 
     async def _pass(self, reply: aiohttp.ClientResponse) -> None:
         self._streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
-        encoded = reply.headers.get("content-encoding", "identity") != "identity"
-        if encoded and self._plan.hidden:
+        self._encoded = reply.headers.get("content-encoding", "identity") != "identity"
+        if self._encoded and self._plan.hidden:
             self._tally.unstripped += 1
-        if encoded or not self._plan.hidden:
-            await self._stream(reply, self._kept(reply), hd.end_to_end(reply.raw_headers))
+        if self._encoded or not self._plan.hidden:
+            await self._stream(reply, self._kept(reply), self._head(reply))
         elif self._streamed:
-            await self._stream(reply, self._events(reply), hd.end_to_end(reply.raw_headers, b"content-length"))
+            await self._stream(reply, self._events(reply), self._head(reply, b"content-length"))
         else:
             await self._whole(reply)
 
@@ -115,10 +116,10 @@ class Call:
         async for _ in pieces:
             if self._size > self._limits.reply:
                 self._tally.unstripped += 1
-                await self._stream(reply, _chain(b"".join(self._got), pieces), hd.end_to_end(reply.raw_headers))
+                await self._stream(reply, _chain(b"".join(self._got), pieces), self._head(reply))
                 return
         body = self._stripped(b"".join(self._got))
-        await self._begin(reply.status, hd.with_length(hd.end_to_end(reply.raw_headers), len(body)))
+        await self._begin(reply.status, hd.with_length(self._head(reply), len(body)))
         await self._piece(body, more=False)
         self._complete = True
 
@@ -167,6 +168,9 @@ class Call:
                 self._got.append(piece)
             yield piece
 
+    def _head(self, reply: aiohttp.ClientResponse, *without: bytes) -> list[hd.Raw]:
+        return hd.beside(hd.end_to_end(reply.raw_headers, *without), self._upstream.root)
+
     async def _begin(self, status: int, head: list[hd.Raw]) -> None:
         await self._send({"type": "http.response.start", "status": status, "headers": head})
 
@@ -192,7 +196,8 @@ class Call:
             forwarded_sha256=sha256(self._plan.body),
             status=self._reply.status,
             content_type=self._reply.headers.get("content-type", ""),
-            reply=hd.mask(reply, self._secrets),
+            # An encoded reply cannot be read here, nor searched for a credential.
+            reply=b"" if self._encoded else hd.mask(reply, self._secrets),
             reply_sha256=sha256(reply),
             served_sha256=self._served.hexdigest(),
             streamed=self._streamed,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from urllib.parse import parse_qsl
 
 Raw = tuple[bytes, bytes]
 
@@ -19,6 +21,9 @@ _HOP = {
 }
 _SECRET = {b"authorization", b"proxy-authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"}
 _SHORTEST = 4
+_LIKELY = re.compile(rb"auth|key|token|secret|password|session|signature")
+_SHORTEST_LIKELY = 8
+"""Bytes of a value that only its name makes a likely credential: shorter ones, such as `true`, are common words."""
 _BLANK = b"[redacted]"
 
 
@@ -43,11 +48,32 @@ def first(headers: Iterable[Raw], name: bytes) -> bytes:
     return next((v for k, v in headers if k.lower() == name), b"")
 
 
-def secrets(headers: Iterable[Raw]) -> list[bytes]:
-    """The credentials of a request, longest first: values of headers that carry them, and a bearer's bare key."""
-    values = [value.strip() for name, value in headers if name.lower() in _SECRET]
+def secrets(headers: Iterable[Raw], query: bytes = b"") -> list[bytes]:
+    """The credentials of a request, longest first.
+
+    Values of headers that carry them, a bearer's bare key, each cookie, and values of headers and query parameters
+    whose name is likely one of a credential.
+    """
+    pairs = [(name.lower(), value.strip()) for name, value in headers]
+    values = [value for name, value in pairs if name in _SECRET]
     values += [value.split(None, 1)[1] for value in values if b" " in value]
-    return sorted({v for v in values if len(v) >= _SHORTEST}, key=len, reverse=True)
+    found = {v for v in values if len(v) >= _SHORTEST}
+    cookies = [part.partition(b"=")[2] for name, value in pairs if name == b"cookie" for part in value.split(b";")]
+    named = [*pairs, *((k.lower(), v) for k, v in parse_qsl(query))]
+    likely = [*cookies, *(value for name, value in named if _LIKELY.search(name))]
+    found |= {v.strip() for v in likely if len(v.strip()) >= _SHORTEST_LIKELY}
+    return sorted(found, key=len, reverse=True)
+
+
+def beside(headers: list[Raw], root: str) -> list[Raw]:
+    """Reply headers with a redirect to the engine itself made one to this proxy: else a client would go around it."""
+    engine = root.encode()
+
+    def here(value: bytes) -> bytes:
+        rest = value.removeprefix(engine)
+        return value if rest == value or rest[:1] not in (b"", b"/", b"?") else rest or b"/"
+
+    return [(k, here(v) if k == b"location" else v) for k, v in headers]
 
 
 def mask(data: bytes, hidden: list[bytes]) -> bytes:
