@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: dialects, leaves, commands and exit codes.
+"""Writes docs/reference from the code: dialects, leaves, commands, exit codes and the artifact's format.
 
 python scripts/make_docs.py           write
 python scripts/make_docs.py --check   exit 1 where a page differs from the code
@@ -7,10 +7,13 @@ python scripts/make_docs.py --check   exit 1 where a page differs from the code
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import typer.main
 
 import logproof.errors
@@ -18,6 +21,7 @@ from logproof.cli.main import app
 from logproof.models.capabilities import CAPABILITIES
 from logproof.models.dialects import BUILT_IN, get_dialect
 from logproof.models.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
+from logproof.verify import artifact as art
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->\n"
@@ -25,7 +29,13 @@ MADE = "<!-- Made by `make docs` from the code; edit the code. -->\n"
 
 def pages() -> dict[str, str]:
     """{file name: text} of every generated page."""
-    return {"dialects.md": dialects_page(), "commands.md": commands_page(), "errors.md": errors_page()}
+    return {
+        "dialects.md": dialects_page(),
+        "commands.md": commands_page(),
+        "errors.md": errors_page(),
+        "artifact.md": artifact_page(),
+        "artifact.schema.json": json.dumps(art.json_schema(), indent=1, sort_keys=True) + "\n",
+    }
 
 
 def dialects_page() -> str:
@@ -107,6 +117,44 @@ def parameter_rows(command: object) -> Iterator[list[str]]:
 
 def errors_page() -> str:
     return f"{MADE}# Errors and exit codes\n\n```text\n{inspect.cleandoc(logproof.errors.__doc__ or '')}\n```\n"
+
+
+def artifact_page() -> str:
+    parts = [MADE + "# The artifact", "The same as [JSON Schema](artifact.schema.json). Unknown keys are refused."]
+    parts.append(f"```text\n{inspect.cleandoc(art.__doc__ or '')}\n```")
+    for record in (art.Artifact, *records_in(art.Artifact, {art.Artifact})):
+        rows = ([f"`{f.encode_name}`", words(f.type), default(f)] for f in msgspec.structs.fields(record))
+        parts.append(f"## {record.__name__}\n\n{inspect.cleandoc(record.__doc__ or '')}")
+        parts.append(table(["key", "type", "if left out"], rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def records_in(record: type, seen: set[type]) -> Iterator[type[art.Record]]:
+    """The records that a record's fields hold, each once, in order of appearance."""
+    for field in msgspec.structs.fields(record):
+        for kind in (field.type, *get_args(field.type)):
+            if isinstance(kind, type) and issubclass(kind, art.Record) and kind not in seen:
+                seen.add(kind)
+                yield kind
+                yield from records_in(kind, seen)
+
+
+def words(kind: object) -> str:
+    """A type in the words of the documents."""
+    return (
+        str(getattr(kind, "__name__", kind) if isinstance(kind, type) and not get_args(kind) else kind)
+        .replace("logproof.verify.artifact.", "")
+        .replace("typing.", "")
+        .replace("NoneType", "null")
+        .replace("None", "null")
+    )
+
+
+def default(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "refused"
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return f"`{msgspec.json.encode(value).decode()}`"
 
 
 def table(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> str:

@@ -20,6 +20,6 @@ def _script():
 MAKE_DOCS = _script()
 
 
-@pytest.mark.parametrize("name", ["dialects.md", "commands.md", "errors.md"])
+@pytest.mark.parametrize("name", ["dialects.md", "commands.md", "errors.md", "artifact.md", "artifact.schema.json"])
 def test_page_is_current(name):
     assert (MAKE_DOCS.FOLDER / name).read_text(encoding="utf-8") == MAKE_DOCS.pages()[name], "run make docs"

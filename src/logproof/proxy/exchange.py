@@ -11,11 +11,11 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """One captured call.
 
     path: below the upstream's root, without query. sent: the client's body; forwarded: the body that the engine got.
-    status: HTTP status of the engine. reply: its body, of a stream every byte, b"" where it came compressed. Where a body repeated a credential of
-    the client, it is blanked here; the digests (SHA-256, hex) are over the exact bytes. served_sha256: of what the
-    client got. streamed: the reply was server-sent events. complete: the reply came to its end and reached the client.
-    asked: body fields that the proxy added. width: entries a position, by id, that
-    the reply is sure to hold; None where no logprobs were asked.
+    status: HTTP status of the engine. reply: its body, of a stream every byte, b"" where it came compressed. Where a
+    body repeated a credential of the client, it is blanked here; the digests (SHA-256, hex) are over the exact bytes.
+    served_sha256: of what the client got. streamed: the reply was server-sent events. complete: the reply came to its
+    end and reached the client. asked: body fields that the proxy added. width: entries a position, by id, that the
+    reply is sure to hold; None where no logprobs were asked.
     started_at: RFC 3339 in UTC. seconds: from forwarding to the last byte; first_byte_seconds: to the reply's head.
     """
 
