@@ -18,6 +18,7 @@
     |  |  `- ServerFault          5xx
     |  `- BadReply                a reply that must not become a number, with its JSON path
     |     |- MissingChannel       a result that was asked for is absent
+    |     |- ReplayNotEnforced    a replay came back with other tokens than it was given
     |     `- OutputContractError  structured output that is cut, invalid or off its schema
     |- EngineError                a local engine did not start, or died                     exit 4
     |- StoreError                 a run store or file cannot be written or read             exit 5
@@ -165,6 +166,10 @@ class BadReply(EndpointError):
 
 class MissingChannel(BadReply):
     """A result that was asked for is absent from the reply."""
+
+
+class ReplayNotEnforced(BadReply):
+    """The engine answered a replay with other tokens than it was given, so it enforced nothing."""
 
 
 class OutputContractError(BadReply):

@@ -171,7 +171,7 @@ def test_the_official_client_sees_no_difference_and_leaves_an_artifact(
     assert TEXT in detokenized(engine_url, artifact.tokens.prompt_ids or ())
     assert artifact.sampling.seed is not None
     assert artifact.logprobs is not None
-    assert artifact.logprobs.mode == ("unknown" if ask is chat_structured else "raw")
+    assert artifact.logprobs.mode == ("constrained" if ask is chat_structured else "raw")
 
 
 def made(proxy: Running, facts: Facts) -> Artifact:

@@ -17,7 +17,7 @@ from logproof.cli.main import run as command
 from logproof.models.connect import Connection, Options, connect
 from logproof.verify import artifact as art
 from logproof.verify import audit as auditing
-from logproof.verify import distance, offline, seedreplay
+from logproof.verify import distance, offline, pack, seedreplay
 from logproof.verify import replay as rep
 from logproof.verify.artifact import Artifact
 from logproof.verify.capture import Pins, Prompt, capture, prompts
@@ -139,15 +139,18 @@ def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
 
 
 def test_the_draws_are_the_profile_s(engine_url: str) -> None:
-    """The self-test of v1-cpu-splitmix: no honest token contradicts its own record."""
+    """The self-test of v1-cpu-splitmix: no honest token contradicts its own record; and what such a record takes."""
 
     async def work() -> list[Artifact]:
         async with connect(engine_url, Options(texts=False)) as connection:
             long = msgspec.structs.replace(PINS, max_tokens=100, ignore_eos=True, sampler=Sampler(1.0, 50))
             return await records(connection, PROMPTS[:2], long)
 
-    tokens = 0
-    for artifact in go(work()):
+    tokens, made = 0, go(work())
+    own = [art.columns(a).narrow(5) for a in made]
+    packed = pack.pack(pack.to_fixed(rep.joined(own)), 1024)
+    assert len(packed) / sum(map(len, own)) <= 20.0
+    for artifact in made:
         checked = offline.check(artifact)
         assert checked.sampler is not None
         assert checked.profile is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from logproof.errors import BadReply, MissingChannel, OutputContractError
+from logproof.errors import BadReply, MissingChannel, OutputContractError, ReplayNotEnforced
 from logproof.ir.facts import Facts
 from logproof.ir.request import STRUCTURED, Request
 from logproof.ir.response import Choice, Floats, Ids, Response, Tokens, TopK
@@ -103,7 +103,7 @@ def _check_replay(request: Request, choice: Choice, path: str) -> None:
     limit = request.sampling.max_tokens
     want = list(enforced if limit is None else enforced[:limit])
     if choice.token_ids[: len(want)].tolist() != want:
-        raise BadReply("the engine did not emit the enforced ids: replay was not enforced", path=path)
+        raise ReplayNotEnforced("the engine did not emit the enforced ids: replay was not enforced", path=path)
 
 
 def _check_tokens(tokens: Tokens, path: str) -> None:

@@ -21,7 +21,15 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from logproof.errors import AuthError, BadReply, EndpointError, ModelNotFound, RequestRefused, StatusError
+from logproof.errors import (
+    AuthError,
+    BadReply,
+    EndpointError,
+    ModelNotFound,
+    ReplayNotEnforced,
+    RequestRefused,
+    StatusError,
+)
 from logproof.ir.request import Input, Output, Request, Sampling, Scoring
 from logproof.ir.request import Replay as ReplayLeaves
 from logproof.models.client import Call
@@ -143,6 +151,8 @@ async def replay(
 
 def _failure(error: EndpointError | RequestRefused) -> ReplayFailure:
     """A refusal of a sound artifact is a bug or a limit of the engine; everything else is its failure."""
+    if isinstance(error, ReplayNotEnforced):
+        return ReplayFailure("replay_not_enforced", error.message)
     refused = isinstance(error, RequestRefused) or (
         isinstance(error, StatusError) and 400 <= error.status < 500 and error.status not in (408, 429)
     )
@@ -244,7 +254,7 @@ async def _decode(
         parts.append(columns_of(tokens))
     if call is None:
         raise BadReply("there was nothing to replay")
-    return _joined(parts), call
+    return joined(parts), call
 
 
 def _enforced(
@@ -278,7 +288,7 @@ def _enforced(
     )
 
 
-def _joined(parts: list[Columns]) -> Columns:
+def joined(parts: list[Columns]) -> Columns:
     """Windows one after the other, padded to the widest."""
     return make(
         np.concatenate([p.sampled_ids for p in parts]),
