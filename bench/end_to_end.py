@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from logproof.errors import LogproofError
 from logproof.eval.pool import open_pool
-from logproof.eval.prepare import prepare
+from logproof.eval.prepare import load, prepare
 from logproof.eval.runner import Policy
 from logproof.eval.session import Order, execute
 from logproof.eval.task import PplItem, Settings
@@ -97,7 +97,7 @@ async def ours(args: argparse.Namespace, out: Path) -> float:
 async def pairs(args: argparse.Namespace) -> tuple[list[tuple[str, str]], str, str]:
     """The same options as (context, continuation), the served name and the model's directory."""
     async with connect(args.model, Options(dialect="vllm_native", texts=False)) as connection:
-        jobs = await prepare(entries(args.limit), args.data, connection)
+        jobs = await prepare(load(entries(args.limit), args.data), connection)
         items = [job.item(doc) for job in jobs for doc in job.docs()]
         name, root = connection.model, connection.facts.model_root
     found = [(item.context, c) for item in items if isinstance(item, PplItem) for c in item.continuations]

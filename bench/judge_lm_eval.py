@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from logproof.errors import LogproofError
-from logproof.eval.prepare import prepare
+from logproof.eval.prepare import load, prepare
 from logproof.eval.score import Contexts, score
 from logproof.eval.task import PplItem, Settings
 from logproof.eval.ways import requests
@@ -52,7 +52,7 @@ async def ours(url: str, data: str | None, limits: dict[str, str]) -> tuple[list
 
 
 async def _task(task: str, limit: str, data: str | None, connection: Connection) -> list[Scored]:
-    (job,) = await prepare([(task, Settings(limit=limit))], data, connection)
+    (job,) = await prepare(load([(task, Settings(limit=limit))], data), connection)
     found = []
     for doc in job.docs():
         item = job.item(doc)

@@ -13,6 +13,7 @@ import pytest
 from fakes.server import FakeServer, Reply
 from logproof.cli import access, main
 from logproof.cli.printing import err, out, print_json, visible
+from logproof.models.probe import QUESTIONS
 from models import served, wires
 
 KEY = "sk-test-ABC123"
@@ -199,8 +200,31 @@ def test_nothing_at_the_url(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeServer() as gone:
         url = gone.url
     monkeypatch.setattr("logproof.wire.retry.backoff", lambda attempt, policy, roll: 0.0)
-    told = cli.fails(4, "score", PROMPT, "-m", url, "--timeout", 2)
-    assert url.removeprefix("http://") in told
+    assert cli("score", PROMPT, "-m", url, "--timeout", 2) == 4
+    *tries, error, hint = cli.err.splitlines()
+    assert tries == [f"asking {url} again, try {n} of 3: nothing listens at {url} (connection refused)" for n in (2, 3)]
+    assert error == f"error: nothing listens at {url} (connection refused) (sent 3 times)"
+    assert hint.startswith("  hint: ")
+
+
+@pytest.mark.parametrize("command", [("probe",), ("score", PROMPT, "-m")])
+def test_a_server_that_only_fails_is_named_with_the_code_of_endpoints(
+    cli: Cli, fake: FakeServer, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("logproof.wire.retry.backoff", lambda attempt, policy, roll: 0.0)
+    for question in QUESTIONS:
+        fake.on(question, Reply(500, json={"error": {"message": "out of order"}}))
+    assert cli(*command, fake.url) == 4
+    assert "try 3 of 3: HTTP 500: out of order" in cli.err
+    assert "error: HTTP 500: out of order (sent 3 times)" in cli.err
+
+
+def test_a_server_that_hangs_ends_a_probe_after_two_timeouts(cli: Cli, fake: FakeServer) -> None:
+    for question in QUESTIONS:
+        fake.on(question, Reply(hang=True))
+    assert cli("probe", fake.url, "--timeout", 0.2) == 4
+    assert cli.err.count("asking ") == 1
+    assert "time limit of 0.2 s passed (sent 2 times)" in cli.err
 
 
 @pytest.mark.parametrize(

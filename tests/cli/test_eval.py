@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,8 +125,7 @@ def test_a_run_that_is_cut_short_is_no_traceback(
         (["gsm8k_gen", "--shots", "-1"], 3, "shots is -1"),
         (["arc_easy_ppl", "-d", "openai_chat"], 3, "input_scoring"),
         (["gsm8k_gen", "--model-name", "other"], 3, "does not serve 'other'"),
-        (["gsm8k_gen", "--config", "run.yaml"], 3, "either in --config or on the command line"),
-        (["--config", "none.yaml"], 3, "none.yaml cannot be read"),
+        (["gsm8k_gen", "--config", "run.yaml", "--seed", "0"], 3, "TASK, --model, --seed cannot stand beside --config"),
     ],
 )
 def test_wrong_input_is_one_line_before_any_request(
@@ -135,6 +135,89 @@ def test_wrong_input_is_one_line_before_any_request(
     shown = capsys.readouterr()
     assert said in shown.err
     assert "Traceback" not in shown.err
+    assert engine.seen == []
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["nope"], 3, "unknown task 'nope'"),
+        (["gsm8k_gen", "--limit", "many"], 3, "limit 'many' is no number"),
+        (["gsm8k_gen", "--data", "missing"], 3, "no data file missing"),
+        (["gsm8k_gen", "--out", "taken"], 5, "taken holds a run already"),
+        (["gsm8k_gen", "-m", "localhost:1"], 3, "has no scheme"),
+        (["--config", "none.yaml"], 3, "none.yaml cannot be read"),
+    ],
+)
+def test_what_shows_without_an_endpoint_is_refused_before_one_is_asked(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "run.sqlite").write_bytes(b"SQLite")
+    with serving(ToyEngine()) as fake:
+        where = [] if "--config" in args else ["-m", fake.url]
+        assert run(["eval", *args, *where]) == code
+        assert fake.seen == []
+    assert said in capsys.readouterr().err
+
+
+def test_a_run_file_is_checked_for_all_its_models_before_one_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(ToyEngine()) as fake:
+        models = f'[{{label: one, url: "{fake.url}"}}, {{label: two, url: "127.0.0.1:1"}}]'
+        (tmp_path / "run.yaml").write_text(f"out: runs\ntasks: [gsm8k_gen]\nmodels: {models}\n")
+        assert run(["eval", "--config", "run.yaml"]) == 3
+        assert fake.seen == []
+    assert "has no scheme" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [("--log", "no/such/dir/log", 5), ("--metrics", "PORT", 3)])
+def test_a_log_or_port_that_cannot_be_used_leaves_no_run_behind(
+    url: str, tmp_path: Path, option: tuple[str, str, int]
+) -> None:
+    name, value, code = option
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        value = value.replace("PORT", str(taken.getsockname()[1]))
+        assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "1", "--out", "run", name, value]) == code
+    assert not (tmp_path / "run").exists()
+    assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "1", "--shots", "0", "--out", "run"]) == 0
+
+
+def test_a_run_file_hands_all_its_options_on(url: str, tmp_path: Path) -> None:
+    text = f"""
+out: runs
+tasks: [gsm8k_gen]
+settings: {{limit: 2, shots: 0}}
+models: [{{label: one, url: ["{url}"], timeout: 30}}]
+concurrency: auto
+canary: false
+log: events.jsonl
+metrics: 0
+fail_fast: true
+"""
+    (tmp_path / "run.yaml").write_text(text)
+    assert run(["eval", "--config", "run.yaml"]) == 0
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert (events[0]["concurrency"], events[0]["max_failures"]) == ("auto", 0)
+    assert "canary" not in {e["event"] for e in events}
+    assert run(["eval", "--config", "run.yaml"]) == 5
+    (tmp_path / "run.yaml").write_text(text + "resume: true\n")
+    assert run(["eval", "--config", "run.yaml"]) == 0
+
+
+def test_both_dialects_of_a_parity_check_are_checked_before_the_first_runs(
+    url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["parity", "vllm_native", "openai_completion", "gsm8k_gen", "-m", url, "--out", "p"]) == 3
+    assert "openai_completions" in capsys.readouterr().err
     assert engine.seen == []
 
 
@@ -167,7 +250,7 @@ def test_a_run_file_ends_at_an_interrupt_and_keeps_the_worst_code(
     url: str, engine: ToyEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = "".join(f'  - {{label: {n}, url: "{url}", tokenizer: null}}\n' for n in ("one", "two"))
-    text = f"out: runs\ntasks: [gsm8k_gen]\nsettings: {{limit: 1, shots: 0}}\nmodels:\n{models}"
+    text = f"out: runs\ntasks: [gsm8k_gen]\ncanary: false\nsettings: {{limit: 1, shots: 0}}\nmodels:\n{models}"
     (tmp_path / "run.yaml").write_text(text)
     engine.behave = lambda body: {"choices": []} if len(engine.seen) == 1 else None
     assert run(["eval", "--config", "run.yaml"]) == 1
@@ -208,6 +291,10 @@ def test_parity_of_two_wires(url: str, tmp_path: Path, capsys: pytest.CaptureFix
     found = json.loads((tmp_path / "p" / "parity.json").read_text())
     assert found["verdict"] == "agree"
     assert found["pair"]["input"]["differing_texts"] == 0
+    assert found["pair"]["input"]["max_difference"] == 0.0
+    assert found["pair"]["sampled"]["max_difference"] is None, "this wire does not say what its logprobs mean"
+    alone = found["pair"]["sampled"]["unknown_meaning"]
+    assert f"(tolerance 0 nat); not compared: {alone} sampled logprobs, whose meaning a wire does not say\n" in shown
     assert run([*args, "--out", "q", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["noise"] is None
 
@@ -268,6 +355,14 @@ def test_noise_and_absent_scores_are_shown(capsys: pytest.CaptureFixture[str]) -
     assert "none" in shown
     assert "0 (3 without)" in shown
     assert "0 (2 without)" in shown
+    assert "not compared: 3 input ids, which a wire does not give, 2 input texts, which a wire does not give" in shown
+
+
+def test_replies_of_text_alone_are_named_as_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    a = Side("a", {}, {})
+    parity_command.show(judge(a, a, Pair(Channel(), Channel(), Channel(texts_alone=4), samples=4), 0.0), False)
+    shown = capsys.readouterr().out
+    assert "not compared: 4 sampled replies beyond their text: a wire gives no tokens" in shown
 
 
 def test_the_store_of_a_failed_server_still_reports(

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import codecs
+import inspect
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logproof.cli.eval import evaluate
 from logproof.errors import UsageError
 from logproof.eval import config
-from logproof.eval.config import load, parse, settings_of
+from logproof.eval.config import ModelEntry, RunFile, load, parse, settings_of
 from logproof.eval.task import Settings
 
 GOOD = """
@@ -56,7 +59,11 @@ def test_unknown_keys_are_refused_with_the_nearest(wrong: str, hint: str) -> Non
         ("", "run.yaml"),
         ("a: [", "no YAML"),
         ("- 1", "run.yaml"),
-        (GOOD.replace("concurrency: 4", "concurrency: many"), "int"),
+        (GOOD.replace("concurrency: 4", "concurrency: many"), "concurrency"),
+        (GOOD.replace("concurrency: 4", "concurrency: [4]"), "concurrency"),
+        (GOOD + "max_failures: -1\n", "max_failures below 0"),
+        (GOOD + "metrics: 70000\n", "no port"),
+        (GOOD.replace('"http://127.0.0.1:8000", dialect: vllm_native', "[]"), "a model without a url"),
         (GOOD.replace("concurrency: 4", "concurrency: 0"), "concurrency"),
         (GOOD.replace("concurrency: 4", "concurrency: 1000000000"), "concurrency from 1 to 4096"),
         (GOOD.replace("shots: 3", "shots: -3"), "at least 0"),
@@ -71,6 +78,31 @@ def test_wrong_files_are_one_line(wrong: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
         parse(wrong.encode(), "run.yaml")
     assert "\n" not in caught.value.message
+
+
+def test_a_run_file_covers_every_option_of_eval() -> None:
+    """Whoever adds an option to the command adds its key, or says here under which name it stands."""
+    elsewhere = {"task": "tasks", "model": "url", "directory": "out", "model_name": "name", "header": "headers"}
+    keys = {f for kind in (RunFile, ModelEntry, Settings) for f in kind.__struct_fields__}
+    options = {name for name in inspect.signature(evaluate).parameters if name != "context"}
+    assert {elsewhere.get(name, name) for name in options - {"config", "as_json"}} <= keys
+
+
+def test_all_of_it_in_one_file() -> None:
+    more = "resume: true\naccept: [fp-2]\ncanary: false\nlog: run.log\nmetrics: 0\nfail_fast: true\n"
+    text = GOOD.replace("concurrency: 4", "concurrency: auto") + more
+    text = text.replace("key_env: MY_KEY", "timeout: 5, key_env: MY_KEY").replace(
+        '"http://127.0.0.1:8000", dialect: openai', '["http://one:1", "http://two:2"], dialect: openai'
+    )
+    run = parse(text.encode(), "run.yaml")
+    assert (run.concurrency, run.resume, run.accept, run.fail_fast) == ("auto", True, ["fp-2"], True)
+    assert (run.canary, run.log, run.metrics) == (False, "run.log", 0)
+    assert [m.urls for m in run.models] == [["http://127.0.0.1:8000"], ["http://one:1", "http://two:2"]]
+    assert [m.timeout for m in run.models] == [None, 5.0]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_run_file() -> None:
+    assert parse(codecs.BOM_UTF8 + GOOD.encode(), "run.yaml") == parse(GOOD.encode(), "run.yaml")
 
 
 def test_files_are_bounded_and_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import codecs
 import contextlib
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from logproof.errors import DatasetError, UsageError
 from logproof.eval import datasets
 from logproof.eval.datasets import Dataset, count_limit, open_dataset, pool
-from logproof.eval.rows import ArcRow, Gsm8kRow, HellaswagRow, MmluRow, Row
+from logproof.eval.rows import ArcRow, Gsm8kRow, HellaswagRow, MmluRow, Row, _folded
 from logproof.eval.tasks import TASKS
 
 ARC = {"id": "1", "question": "Why?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"}
@@ -209,3 +211,36 @@ def test_a_bare_row_has_no_content() -> None:
         Row().content()
     with pytest.raises(NotImplementedError):
         Row().check()
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_byte_order_mark_and_windows_line_ends_are_no_part_of_a_row(tmp_path: Path, end: bytes) -> None:
+    rows = [b'{"question": "q%d", "answer": "#### 1"}' % i for i in range(3)]
+    (tmp_path / "plain.jsonl").write_bytes(b"\n".join(rows))
+    (tmp_path / "marked.jsonl").write_bytes(codecs.BOM_UTF8 + end.join(rows) + end)
+    plain, marked = (open_dataset(str(tmp_path / f"{n}.jsonl"), "gsm8k", "test", Gsm8kRow) for n in ("plain", "marked"))
+    assert (marked.count, marked.digest) == (3, plain.digest)
+    assert [d.row for d in marked.docs()] == [d.row for d in plain.docs()]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (gzip.compress(b'{"question": "q", "answer": "#### 1"}'), "rows.jsonl is compressed (gzip), and not the UTF-8"),
+        ('{"question": "q"}'.encode("utf-16"), "rows.jsonl is UTF-16, and not the UTF-8"),
+        (b'{"question": "q", "answer": NaN}', "rows.jsonl:1: it holds NaN, which is no JSON number"),
+        (b'{"question": "q", "answer": "#### 1"}\n{"question": -Infinity}', "rows.jsonl:2: it holds -Infinity"),
+        (b'{"question": "q", "answer": "NaN", x}', "rows.jsonl:1: JSON is malformed"),
+        (b'{"question": "q", "answer": "#### 1\x00"', "rows.jsonl:1: "),
+    ],
+)
+def test_files_of_another_kind_are_named_as_what_they_are(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(data)
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(str(tmp_path / "rows.jsonl"), "gsm8k", "test", Gsm8kRow)
+    assert said in caught.value.message
+
+
+@given(st.text(st.characters(codec=None, exclude_categories=["Cs"])))
+def test_white_space_is_folded_alike_with_and_without_need(text: str) -> None:
+    assert _folded(text) == " ".join(text.split())

@@ -33,7 +33,7 @@ def test_equal_channels() -> None:
     one = tokens([math.nan, -1.0, -math.inf], [1, 2, 3], ("a", "b", None))
     channel, said = compared(one, one)
     assert said is None
-    assert channel == Channel(tokens=3, unknown_texts=1, spread=channel.spread)
+    assert channel == Channel(tokens=3, max_difference=0.0, unknown_texts=1, spread=channel.spread)
     assert channel.spread.counts[0] == channel.spread.positions == 2
     assert channel.within(0.0)
 
@@ -44,11 +44,11 @@ def test_equal_channels() -> None:
         (tokens([-1.0, -2.0]), tokens([-1.0, -2.5]), "position 1: logprobs -2.0", {"max_difference": 0.5}),
         (tokens([-1.0], [5]), tokens([-1.0], [6]), "position 0: ids 5 and 6", {"differing_ids": 1}),
         (tokens([-1.0], None, ("a",)), tokens([-1.0], None, ("b",)), "texts 'a' and 'b'", {"differing_texts": 1}),
-        (tokens([-1.0]), tokens([-math.inf]), "logprobs -1.0", {"unlike": 1, "max_difference": 0.0}),
+        (tokens([-1.0]), tokens([-math.inf]), "logprobs -1.0", {"unlike": 1, "max_difference": None}),
         (tokens([math.nan]), tokens([-1.0]), "logprobs nan", {"unlike": 1}),
         (tokens([-1.0]), tokens([-1.0, -2.0]), "1 and 2 tokens", {"unlike": 1, "tokens": 0}),
         (tokens([-1.0]), tokens([-1.0], meaning="processed"), "raw and processed", {"unlike": 1, "tokens": 0}),
-        (tokens([-1.0]), tokens([-3.0], meaning="unknown"), None, {"unknown_meaning": 1, "max_difference": 0.0}),
+        (tokens([-1.0]), tokens([-3.0], meaning="unknown"), None, {"unknown_meaning": 1, "max_difference": None}),
         (tokens([-1.0], [5]), tokens([-1.0]), None, {"unknown_ids": 1}),
     ],
 )
@@ -217,7 +217,7 @@ def test_labels_that_cannot_be_compared(tmp_path: Path) -> None:
     other: list[dict[str, float | None] | None] = [{" A": None, " B": None}, {" B": -1.0}, None, None]
     with label_store(tmp_path / "a", *rows) as one, label_store(tmp_path / "b", *other) as two:
         found = compare(one, two)
-    assert (found.labels.unlike, found.labels.max_difference, found.labels.tokens) == (3, 0.0, 2)
+    assert (found.labels.unlike, found.labels.max_difference, found.labels.tokens) == (3, None, 2)
 
 
 def edited(store: RunStore, **changes: Any) -> None:

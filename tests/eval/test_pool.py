@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from eval.toy import Heard, ListSink, ToyEngine, connection, fault, ready, serving
+from fakes.server import FakeServer
 from logproof.errors import BadReply, EndpointError, RateLimited, TransportError, UsageError
 from logproof.eval.pool import MAX_REST_S, REST_S, ROUNDS, Pool, open_pool
 from logproof.eval.prepare import provenance
@@ -17,6 +18,7 @@ from logproof.eval.task import Settings
 from logproof.ir.request import Input, Request, Sampling
 from logproof.models.connect import Connection, Options
 from logproof.wire.endpoint import endpoint
+from logproof.wire.retry import RetryPolicy
 
 REQUEST = Request("toy", Input(text="Say it"), Sampling(max_tokens=4))
 
@@ -190,3 +192,88 @@ def test_several_urls_over_http_share_one_run(tmp_path: Path) -> None:
     with serving(engines[0]) as one, serving(engines[1]) as two:
         asyncio.run(go([one.url, two.url]))
     assert all(e.seen for e in engines)
+
+
+class Told:
+    """Lines that a pool tells; `until` waits for one that ends so."""
+
+    def __init__(self, end: str) -> None:
+        self.lines: list[str] = []
+        self._end, self._came = end, asyncio.Event()
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        if line.endswith(self._end):
+            self._came.set()
+
+    async def until(self) -> None:
+        await asyncio.wait_for(self._came.wait(), 60)
+
+
+def test_an_endpoint_that_is_down_at_the_start_joins_when_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logproof.eval.pool.REST_S", 0.01)
+    first, late = ToyEngine(), ToyEngine()
+    told = Told("answers now and takes its share")
+
+    async def go(urls: list[str]) -> None:
+        async with open_pool(urls, Options(concurrency=2), told) as pool:
+            assert [c.endpoint.display for c in pool.connections] == urls[1:]
+            await told.until()
+            order = Order(entries=[("gsm8k_gen", Settings(limit="6", shots=0))], out=tmp_path / "run")
+            finished = await execute(order, pool)
+        assert finished.ended.failed == 0
+        assert sorted(finished.report.endpoints) == sorted(urls)
+
+    with serving(first) as one, serving(late, down=2) as two:
+        asyncio.run(go([two.url, one.url]))
+        assert any(line.startswith(f"{two.url} is left out until it answers: HTTP 503") for line in told.lines)
+    assert first.seen
+    assert late.seen
+
+
+def test_an_endpoint_that_comes_back_as_another_model_stays_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logproof.eval.pool.REST_S", 0.01)
+    told = Told("differ in model: 'toy' and 'other'")
+
+    async def go(urls: list[str]) -> None:
+        async with open_pool(urls, tell=told) as pool:
+            await told.until()
+            assert len(pool.connections) == 1
+
+    with serving(ToyEngine()) as one, serving(ToyEngine(), down=3, name="other") as two:
+        asyncio.run(go([one.url, two.url]))
+        assert told.lines[-1].startswith(f"{two.url} stays out: ")
+
+
+def test_where_no_endpoint_answers_the_run_is_refused() -> None:
+    async def go(urls: list[str]) -> None:
+        async with open_pool(urls, Options(retry=RetryPolicy(attempts=1))):
+            raise AssertionError("it opened")
+
+    with FakeServer() as one, FakeServer() as two:
+        urls = [one.url, two.url]
+    with pytest.raises(TransportError, match="connection refused"):
+        asyncio.run(go(urls))
+
+
+def test_an_endpoint_of_another_fingerprint_cannot_join() -> None:
+    pool = Pool(members(ToyEngine(), fingerprint="fp-1"))
+    (late,) = members(ToyEngine(), fingerprint="fp-2")
+    late = msgspec.structs.replace(late, endpoint=endpoint("http://127.0.0.1:9"))
+    with pytest.raises(UsageError, match="its fingerprint 'fp-2' is none of this run's"):
+        pool.join(late)
+    assert len(pool.connections) == 1
+
+
+def test_urls_are_checked_before_anything_is_sent() -> None:
+    async def go(urls: list[str]) -> None:
+        async with open_pool(urls):
+            raise AssertionError("it opened")
+
+    with FakeServer() as fake:
+        for urls, said in (([fake.url, "127.0.0.1:1"], "has no scheme"), ([fake.url, f"{fake.url}/v1"], "named twice")):
+            with pytest.raises(UsageError, match=said):
+                asyncio.run(go(urls))
+        assert fake.seen == []

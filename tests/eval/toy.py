@@ -18,7 +18,7 @@ from typing import Any, cast
 from fakes.server import FakeServer, Reply, Seen
 from logproof.errors import ServerFault
 from logproof.eval.pool import Pool
-from logproof.eval.prepare import Entry, Job, prepare
+from logproof.eval.prepare import Entry, Job, load, prepare
 from logproof.eval.runner import Ended, Policy, Runner
 from logproof.eval.session import Finished, Order, execute
 from logproof.eval.task import Settings
@@ -180,7 +180,7 @@ class Heard:
 def ready(conn: Connection, *names: str, data: str | None = None, **settings: Any) -> list[Job]:
     """Prepared jobs."""
     entries: list[Entry] = [(name, Settings(**settings)) for name in names]
-    return asyncio.run(prepare(entries, data, conn))
+    return asyncio.run(prepare(load(entries, data), conn))
 
 
 def run(conn: Connection, jobs: list[Job], sink: ListSink | None = None, **options: Any) -> tuple[Ended, ListSink]:
@@ -202,8 +202,8 @@ def stored(path: Path, conn: Connection, *names: str, resume: bool = False, **se
 
 
 @contextmanager
-def serving(engine: ToyEngine) -> Iterator[FakeServer]:
-    """The toy engine behind real HTTP, as a vLLM that a probe recognises."""
+def serving(engine: ToyEngine, down: int = 0, name: str = "toy") -> Iterator[FakeServer]:
+    """The toy engine behind real HTTP, as a vLLM that a probe recognises; first, it fails `down` questions each."""
 
     def ids(seen: Seen) -> dict[str, Any]:
         return {"tokens": [engine.tokenizer.of(p) for p in engine.tokenizer.pieces(seen.json()["prompt"])]}
@@ -226,9 +226,11 @@ def serving(engine: ToyEngine) -> Iterator[FakeServer]:
     schema = {"properties": {name: {} for name in FIELDS}}
     body = {"requestBody": {"content": {"application/json": {"schema": schema}}}}
     with FakeServer() as fake:
-        fake.on("/v1/models", {"data": [{"id": "toy", "owned_by": "vllm", "max_model_len": 2048}]})
-        fake.on("/version", {"version": "0.32.0"})
-        fake.on("/openapi.json", {"paths": {"/v1/completions": {"post": body}, "/tokenize": {}, "/detokenize": {}}})
+        none = [Reply(503)] * down
+        fake.on("/v1/models", *none, {"data": [{"id": name, "owned_by": "vllm", "max_model_len": 2048}]})
+        fake.on("/version", *none, {"version": "0.32.0"})
+        paths = {"/v1/completions": {"post": body}, "/tokenize": {}, "/detokenize": {}}
+        fake.on("/openapi.json", *none, {"paths": paths})
         fake.on("/tokenize", ids)
         fake.on("/detokenize", text)
         fake.on("/v1/completions", complete)

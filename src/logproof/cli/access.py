@@ -18,11 +18,10 @@ from logproof.ir.message import text_message
 from logproof.ir.request import Input, Output, Request, Sampling, Schedule, Scoring
 from logproof.models.capabilities import parse_requirement, plan
 from logproof.models.client import Call, Client
-from logproof.models.connect import Connection, Options, connect, fitting, open_endpoint
+from logproof.models.connect import Connection, Options, asking, connect, fitting, open_endpoint
 from logproof.models.dialects import dialect_ids, get_dialect
 from logproof.models.probe import probe as probe_endpoint
 from logproof.wire.recording import RecordingSender
-from logproof.wire.transport import Transport
 
 SURROGATES = range(0xD800, 0xE000)
 """Code points that stand for bytes that are no UTF-8 in an argument."""
@@ -144,9 +143,9 @@ def probe(
     options = opt.connection(key_env=key_env, header=header, timeout=timeout)
 
     async def ask() -> None:
-        async with Transport(open_endpoint(url, options, "bearer"), limit=4) as transport:
-            sender = RecordingSender(transport, record) if record else transport
-            facts = await probe_endpoint(sender)
+        place = open_endpoint(url, options, "bearer")
+        async with asking(place, options, remark) as sender:
+            facts = await probe_endpoint(RecordingSender(sender, record) if record else sender)
         if as_json:
             print_json({"facts": facts, "dialects": fitting(facts)})
         else:
@@ -166,7 +165,7 @@ def _run(
     needs = dict(parse_requirement(text) for text in require or [])
 
     async def go() -> list[Call]:
-        async with connect(url, options) as connection:
+        async with connect(url, options, remark) as connection:
             client = connection.client
             if options.dialect == "auto":
                 remark(f"dialect {client.dialect.id}, chosen for {connection.facts.engine} {connection.facts.version}")

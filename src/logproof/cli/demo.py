@@ -66,7 +66,7 @@ def _run(url: str, directory: Path, limit: str | None) -> int:
         _say(f"run {name}", f"{', '.join(TASKS)} over {dialect}")
         order = Order(entries=entries, out=directory / name, policy=Policy(concurrency=2))
         options = connection(dialect, concurrency=8)
-        finished = asyncio.run(evaluation.run_order(order, url, options, name))
+        finished = asyncio.run(evaluation.run_order(order, [url], options, name))
         code = code or (evaluation.conclude(finished, False) if name == "a" else finished.report.exit_code)
         if finished.ended.interrupted:
             return 130

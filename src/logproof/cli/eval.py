@@ -18,11 +18,11 @@ from logproof.errors import StoreError, UsageError, clip
 from logproof.eval import html, report
 from logproof.eval.config import ModelEntry, RunFile, load
 from logproof.eval.pace import MOST
-from logproof.eval.pool import open_pool
+from logproof.eval.pool import check_urls, open_pool
 from logproof.eval.report import Report
 from logproof.eval.rescore import Rescoring, rescored
 from logproof.eval.runner import Policy
-from logproof.eval.session import Finished, Order, execute
+from logproof.eval.session import Finished, Order, check, execute
 from logproof.eval.task import Settings
 from logproof.models.connect import Connection, Options
 from logproof.records.reader import StoreReader
@@ -42,6 +42,8 @@ Models = Annotated[
     typer.Option("--model", "-m", metavar="URL", help="Base URL of an endpoint; repeat it for several of one model."),
 ]
 DEFAULT_URL = "http://127.0.0.1:8000"
+BESIDE_CONFIG = {"config", "resume", "accept", "as_json"}
+"""Options that may be given beside a run file."""
 Uncond = Annotated[bool, typer.Option("--uncond", help="Also score options behind a neutral context (acc_uncond).")]
 TopK = Annotated[int, typer.Option("--top-k", help="Width where labels are read from a top-k list.")]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Most generated tokens; else the task's own.")]
@@ -50,6 +52,7 @@ RunDir = Annotated[Path, typer.Argument(help="Directory of the run.", metavar="R
 
 
 def evaluate(
+    context: typer.Context,
     task: Tasks = None,
     model: Models = None,
     dialect: opt.DialectName = "auto",
@@ -83,7 +86,8 @@ def evaluate(
 ) -> int:
     """Run tasks over one model, or as a run file says, and report."""
     if config is not None:
-        return _run_file(config, task, resume, accept or [], as_json)
+        _refuse_beside_config(context)
+        return _run_file(config, resume, accept or [], as_json)
     settings = Settings(
         shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens,
         temperature=temperature, repeats=repeats, bos=bos,
@@ -113,6 +117,15 @@ def _concurrency(text: str) -> int | Literal["auto"]:
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"--concurrency takes a number of at least 1, or auto, not {clip(text, 40)!r}")
     return int(text)
+
+
+def _refuse_beside_config(context: typer.Context) -> None:
+    """Raise UsageError where an option is given that the run file has a key for: nobody would read it."""
+    asked = {name for name in context.params if (by := context.get_parameter_source(name)) and by.name != "DEFAULT"}
+    surplus = [p for p in context.command.params if p.name in asked - BESIDE_CONFIG]
+    if surplus:
+        names = ", ".join(p.opts[0] if p.opts[0].startswith("-") else str(p.name).upper() for p in surplus)
+        raise UsageError(f"{names} cannot stand beside --config", hint="the run file has a key for it")
 
 
 def rescore(
@@ -166,15 +179,17 @@ def default_out(kind: str) -> Path:
     return Path("runs") / f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-async def run_order(order: Order, urls: str | list[str], options: Options, label: str = "") -> Finished:
+async def run_order(order: Order, urls: list[str], options: Options, label: str = "") -> Finished:
     """Connect, run an order with progress, and say where it went. Raises KeyboardInterrupt where it was cut short."""
+    check_urls(urls, options)
+    loaded = check(order)
     try:
-        async with open_pool([urls] if isinstance(urls, str) else urls, options) as pool:
+        async with open_pool(urls, options, remark) as pool:
             places = ", ".join(c.endpoint.display for c in pool.connections)
             remark(f"{pool.first.model} at {places} over {pool.first.client.dialect.id} -> {order.out}")
             await _show_beginning(pool.first)
             with Bars(label) as bars:
-                return await execute(order, pool, bars)
+                return await execute(order, pool, bars, loaded)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 
@@ -187,26 +202,35 @@ async def _show_beginning(connection: Connection) -> None:
         remark(f"a prompt 'Question:' begins with token {first} {clip(repr(text), 40)}")
 
 
-def _run_file(config: Path, tasks: list[str] | None, resume: bool, accept: list[str], as_json: bool) -> int:
+def _run_file(config: Path, resume: bool, accept: list[str], as_json: bool) -> int:
     """The models of a run file, one after another. The worst exit code wins; an interrupt ends all."""
-    if tasks:
-        raise UsageError("tasks are named either in --config or on the command line")
     run = load(config)
+    runs = [(entry, _order(entry, run, resume, accept), _options(entry, run)) for entry in run.models]
+    for entry, order, options in runs:
+        check_urls(entry.urls, options)
+        check(order)
     worst = 0
-    for entry in run.models:
-        order = Order(
-            entries=run.entries(),
-            out=Path(run.out) / entry.label,
-            source=run.data,
-            policy=Policy(run.concurrency, run.max_failures),
-            resume=resume,
-            accept=accept,
-        )
-        code = conclude(asyncio.run(run_order(order, entry.url, _options(entry, run), entry.label)), as_json)
+    for entry, order, options in runs:
+        code = conclude(asyncio.run(run_order(order, entry.urls, options, entry.label)), as_json)
         if code == 130:
             return code
         worst = max(worst, code, key=(0, 2, 1).index)
     return worst
+
+
+def _order(entry: ModelEntry, run: RunFile, resume: bool, accept: list[str]) -> Order:
+    """The run of one model. resume, accept: as the command line says, beside the file."""
+    return Order(
+        entries=run.entries(),
+        out=Path(run.out) / entry.label,
+        source=run.data,
+        policy=Policy(run.concurrency, 0 if run.fail_fast else run.max_failures),
+        resume=resume or run.resume,
+        accept=[*run.accept, *accept],
+        canary=run.canary,
+        log=Path(run.log) if run.log is not None else None,
+        metrics=run.metrics,
+    )
 
 
 def _options(entry: ModelEntry, run: RunFile) -> Options:
@@ -215,9 +239,10 @@ def _options(entry: ModelEntry, run: RunFile) -> Options:
         model=entry.name,
         key_env=entry.key_env,
         headers=entry.headers,
+        timeouts=opt.limits(entry.timeout),
         tokenizer=Path(entry.tokenizer) if entry.tokenizer is not None else None,
         drop=tuple(entry.drop),
-        concurrency=run.concurrency,
+        concurrency=MOST if run.concurrency == "auto" else run.concurrency,
     )
 
 

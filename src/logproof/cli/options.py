@@ -39,22 +39,28 @@ def connection(
     texts: bool = True,
 ) -> Options:
     """The connection options of a command. Raises UsageError for a malformed header, time limit or concurrency."""
-    if timeout is not None and not 0 < timeout < math.inf:
-        raise UsageError("--timeout takes seconds above 0")
     if not 1 <= concurrency <= MAX_CONCURRENCY:
         raise UsageError(f"concurrency is {concurrency}, it goes from 1 to {MAX_CONCURRENCY}")
-    limits = Timeouts() if timeout is None else Timeouts(first_byte=timeout, idle=timeout, total=timeout)
     return Options(
         dialect=dialect,
         model=model,
         key_env=key_env,
         headers=dict(_pair("--header", text) for text in header or []),
-        timeouts=limits,
+        timeouts=limits(timeout),
         drop=tuple(drop or ()),
         tokenizer=tokenizer,
         concurrency=concurrency,
         texts=texts,
     )
+
+
+def limits(timeout: float | None) -> Timeouts:
+    """Time limits of one attempt that may take so many seconds in all. Raises UsageError."""
+    if timeout is None:
+        return Timeouts()
+    if not 0 < timeout < math.inf:
+        raise UsageError("a timeout is seconds above 0")
+    return Timeouts(first_byte=timeout, idle=timeout, total=timeout)
 
 
 def wire_options(pairs: list[str] | None, option: str = "--option") -> dict[str, object]:

@@ -18,6 +18,7 @@ from logproof.eval.parity import Channel, Pair, Parity, Side, compare, judge, si
 from logproof.eval.runner import Policy
 from logproof.eval.session import Order
 from logproof.eval.task import Settings
+from logproof.models.dialects import get_dialect
 from logproof.records.files import write_atomic
 from logproof.records.reader import StoreReader
 from logproof.records.store import RunStore
@@ -58,6 +59,9 @@ def parity(
 
     With --model-b, B is another engine of the same weights; --control then runs B a second time too.
     """
+    for name in (a, b):
+        if name != "auto":
+            get_dialect(name)
     settings = Settings(shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens)
     root = directory or evaluation.default_out("parity")
     for run in _runs(a, b, (model, model_name), (model_b, model_name_b), control):
@@ -67,7 +71,7 @@ def parity(
             run.dialect, run.model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer,
             concurrency=concurrency,
         )  # fmt: skip
-        finished = asyncio.run(evaluation.run_order(order, run.url, options, run.name))
+        finished = asyncio.run(evaluation.run_order(order, [run.url], options, run.name))
         if finished.ended.interrupted:
             remark(f"interrupted; what was run is in {root}")
             return 130
@@ -136,7 +140,22 @@ def show(found: Parity, as_json: bool) -> None:
         "noise": "they differ, no more than the engine differs from itself",
         "differ": "they differ",
     }
-    out.print(f"parity of {found.a.dialect} and {found.b.dialect}: {words[found.verdict]}", markup=False)
+    verdict = f"parity of {found.a.dialect} and {found.b.dialect}: {words[found.verdict]}"
+    out.print("; not compared: ".join([verdict, *filter(None, [", ".join(skipped(found.pair))])]), markup=False)
+
+
+def skipped(pair: Pair) -> list[str]:
+    """What both runs hold and nobody could compare, in words."""
+    parts = []
+    for name, channel in (("input", pair.input), ("label", pair.labels), ("sampled", pair.sampled)):
+        for count, what in (
+            (channel.unknown_meaning, "logprobs, whose meaning a wire does not say"),
+            (channel.unknown_ids, "ids, which a wire does not give"),
+            (channel.unknown_texts, "texts, which a wire does not give"),
+            (channel.texts_alone, "replies beyond their text: a wire gives no tokens"),
+        ):
+            parts += [f"{count} {name} {what}"] if count else []
+    return parts
 
 
 def _print_scores(found: Parity) -> None:
@@ -181,8 +200,7 @@ def _print_channels(found: Parity) -> None:
 def _figures(channel: Channel) -> list[str]:
     ids = str(channel.differing_ids) + (f" ({channel.unknown_ids} without)" if channel.unknown_ids else "")
     texts = str(channel.differing_texts) + (f" ({channel.unknown_texts} without)" if channel.unknown_texts else "")
-    unlike = channel.unlike + channel.unknown_meaning
-    mean, most = channel.spread.mean, channel.spread.bound(0.9)
+    unlike = channel.unlike + channel.unknown_meaning + channel.texts_alone
+    mean, most, greatest = channel.spread.mean, channel.spread.bound(0.9), channel.max_difference
     sizes = ["" if mean is None else f"{mean:.3g}", "" if most is None else f"<= {most:g}"]
-    greatest = "" if mean is None else f"{channel.max_difference:.3g}"
-    return [str(channel.tokens), *sizes, greatest, ids, texts, str(unlike)]
+    return [str(channel.tokens), *sizes, "" if greatest is None else f"{greatest:.3g}", ids, texts, str(unlike)]

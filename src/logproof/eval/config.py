@@ -4,12 +4,13 @@
     tasks: [arc_easy_ppl, {name: gsm8k_gen, settings: {shots: 3, limit: "50"}}]
     models:
       - {label: native, url: "http://127.0.0.1:8000", dialect: vllm_native}
+      - {label: two, url: ["http://one:8000", "http://two:8000"], key_env: MY_KEY}
     settings: {seed: 7}           # of every task; a task's own settings win
-    data: path/to/rows            # optional
-    concurrency: 8
+    data: path/to/rows            # optional, as all that follows
+    concurrency: auto
 
-Every unknown key is refused with the nearest known one. A key is never written here: `key_env` names the
-environment variable that holds it.
+Every option of `logproof eval` has its key here. Every unknown key is refused with the nearest known one. A key is
+never written here: `key_env` names the environment variable that holds it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 import yaml
@@ -45,9 +46,10 @@ class TaskEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One model. label: name of its directory. name: served name. The rest: models/connect.py `Options`."""
+    """One model. url: one endpoint of it, or several. label: name of its directory. name: served name. timeout:
+    seconds that one attempt may take. The rest: models/connect.py `Options`."""
 
-    url: str
+    url: str | list[str]
     label: str
     name: str | None = None
     dialect: str = "auto"
@@ -55,18 +57,33 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     tokenizer: str | None = None
     drop: list[str] = []
+    timeout: float | None = None
+
+    @property
+    def urls(self) -> list[str]:
+        """Its endpoints."""
+        return [self.url] if isinstance(self.url, str) else self.url
 
 
 class RunFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole run file. limit and the like are in `settings`, see eval/task.py `Settings`."""
+    """A whole run file. limit and the like are in `settings`, see eval/task.py `Settings`.
+
+    resume, accept, canary, log, metrics: see eval/session.py `Order`. fail_fast: as max_failures of 0.
+    """
 
     out: str
     tasks: list[str | TaskEntry]
     models: list[ModelEntry]
     settings: dict[str, object] = {}
     data: str | None = None
-    concurrency: int = 8
+    concurrency: int | Literal["auto"] = 8
     max_failures: int | None = None
+    fail_fast: bool = False
+    resume: bool = False
+    accept: list[str] = []
+    canary: bool = True
+    log: str | None = None
+    metrics: int | None = None
 
     def entries(self) -> list[Entry]:
         """Tasks with their own settings over the file's. Raises UsageError for a setting that is none."""
@@ -98,8 +115,11 @@ def parse(text: bytes, name: str) -> RunFile:
     bad = next((label for label in labels if not _LABEL.fullmatch(label) or labels.count(label) > 1), None)
     if bad is not None:
         raise UsageError(f"{name}: label {clip(bad, 60)!r} is used twice, or is no plain directory name")
-    if not run.models or not run.tasks or not 1 <= run.concurrency <= MAX_CONCURRENCY:
-        raise UsageError(f"{name}: it needs a model, a task and a concurrency from 1 to {MAX_CONCURRENCY}")
+    width = run.concurrency
+    if not run.models or not run.tasks or (width != "auto" and not 1 <= width <= MAX_CONCURRENCY):
+        raise UsageError(f"{name}: it needs a model, a task and a concurrency from 1 to {MAX_CONCURRENCY}, or auto")
+    if not all(m.urls for m in run.models) or (run.max_failures or 0) < 0 or not 0 <= (run.metrics or 0) < 1 << 16:
+        raise UsageError(f"{name}: a model without a url, max_failures below 0, or metrics that is no port")
     return run
 
 

@@ -9,7 +9,9 @@ Every fault of a row is a DatasetError that names file and line.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import json
 import math
 from array import array
 from collections import Counter
@@ -118,21 +120,32 @@ def pool(dataset: Dataset[R]) -> list[Doc[R]]:
     return list(islice(dataset.docs(), MAX_POOL))
 
 
-def count_limit(limit: str, total: int) -> int:
-    """How many of `total` rows a limit leaves: a whole number of at least 1, or a fraction below 1 of all rows.
+def check_limit(limit: str | None) -> None:
+    """Raise UsageError for a limit that no dataset could have."""
+    if limit is not None:
+        _limit(limit)
 
-    A fraction is rounded down. Raises UsageError for anything else, or a fraction that leaves no row.
-    """
+
+def _limit(limit: str) -> Fraction:
     try:
         if len(limit) > MAX_LIMIT_CHARS or "e" in limit.lower():
             raise ValueError
         value = Fraction(limit)
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"limit {clip(limit, 40)!r} is no number", hint="give a count such as 50, or 0.1") from None
-    if limit.strip().isdecimal() and value >= 1:
-        return min(int(value), total)
-    if not 0 < value < 1:
+    if not (0 < value < 1 or (limit.strip().isdecimal() and value >= 1)):
         raise UsageError(f"limit {limit} is neither a count of at least 1 nor a fraction between 0 and 1")
+    return value
+
+
+def count_limit(limit: str, total: int) -> int:
+    """How many of `total` rows a limit leaves: a whole number of at least 1, or a fraction below 1 of all rows.
+
+    A fraction is rounded down. Raises UsageError for anything else, or a fraction that leaves no row.
+    """
+    value = _limit(limit)
+    if value >= 1:
+        return min(int(value), total)
     kept = math.floor(value * total)
     if kept == 0:
         raise UsageError(f"limit {limit} of {total} rows leaves no row", hint="give a larger fraction, or a count")
@@ -168,6 +181,8 @@ def _read(lines: Iterable[bytes], file: str, row_type: type[R], *, check: bool =
     index = 0
     for number, line in enumerate(lines, start=1):
         where = f"{file}:{number}"
+        if number == 1:
+            line = _beginning(line, file)
         if len(line) > MAX_LINE_BYTES:
             raise DatasetError(f"{where}: the line is longer than {MAX_LINE_BYTES} bytes")
         if not line.strip():
@@ -177,9 +192,35 @@ def _read(lines: Iterable[bytes], file: str, row_type: type[R], *, check: bool =
             if check:
                 row.check()
         except (msgspec.DecodeError, ValueError) as error:
-            raise DatasetError(f"{where}: {clip(str(error), 200)}", hint="mend or remove this row") from None
+            raise DatasetError(f"{where}: {_fault(line, error)}", hint="mend or remove this row") from None
         yield Doc(index, where, row.digest(), row)
         index += 1
+
+
+def _beginning(line: bytes, file: str) -> bytes:
+    """The first line without a byte order mark. Raises DatasetError for a file that is no UTF-8 text."""
+    if line.startswith(codecs.BOM_UTF8):
+        return line.removeprefix(codecs.BOM_UTF8)
+    kinds = {b"\x1f\x8b": "compressed (gzip)", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
+    kind = kinds.get(line[:2])
+    if kind is not None:
+        raise DatasetError(f"{file} is {kind}, and not the UTF-8 text of JSON lines", hint="convert it first")
+    return line
+
+
+def _fault(line: bytes, error: Exception) -> str:
+    """What is wrong with a row; the decoder calls a NaN malformed without a word why."""
+
+    def refuse(name: str) -> None:
+        raise ArithmeticError(name)
+
+    try:
+        json.loads(line, parse_constant=refuse)
+    except ArithmeticError as name:
+        return f"it holds {name}, which is no JSON number"
+    except (ValueError, RecursionError):
+        pass
+    return clip(str(error), 200)
 
 
 def _short(digest: str) -> int:

@@ -27,7 +27,7 @@ from logproof.eval.report import Report
 from logproof.eval.spread import Spread
 from logproof.eval.stored import request_of, response_of
 from logproof.ir.request import Request
-from logproof.ir.response import Choice, Response, Tokens
+from logproof.ir.response import Choice, Floats, Response, Tokens
 from logproof.records.reader import StoreReader
 from logproof.records.record import CallRecord, SampleRecord
 
@@ -41,28 +41,36 @@ PROMPT_CHARS = 400
 
 
 class Channel(msgspec.Struct):
-    """One channel over all calls. tokens: compared. max_difference: nat, 0 where none was compared.
+    """One channel over all calls. tokens: compared. max_difference: nat, None where no logprob was compared.
 
     differing_ids, differing_texts: positions. unknown_ids, unknown_texts: positions where a wire gives none.
     unlike: calls or labels that cannot be compared: other lengths or meanings, a finite value and an infinite one.
-    unknown_meaning: tokens whose logprobs were not compared, since a wire does not say what they mean.
+    unknown_meaning: tokens whose logprobs were not compared, since a wire does not say what they mean. texts_alone:
+    choices of which a wire gives the text and no tokens.
     spread: of all finite differences.
     """
 
     tokens: int = 0
-    max_difference: float = 0.0
+    max_difference: float | None = None
     differing_ids: int = 0
     differing_texts: int = 0
     unknown_ids: int = 0
     unknown_texts: int = 0
     unlike: int = 0
     unknown_meaning: int = 0
+    texts_alone: int = 0
     spread: Spread = msgspec.field(default_factory=Spread)
 
     def within(self, tolerance: float) -> bool:
         """Whether tokens are the same and no logprob differs by more than `tolerance`."""
         same = not (self.differing_ids or self.differing_texts or self.unlike)
-        return same and self.max_difference <= tolerance
+        return same and (self.max_difference or 0.0) <= tolerance
+
+    def saw(self, gaps: Floats) -> None:
+        """Take in finite |differences| of logprobs that were compared, nats."""
+        if gaps.size:
+            self.spread.add(gaps)
+            self.max_difference = max(self.max_difference or 0.0, float(gaps.max()))
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -159,7 +167,8 @@ def _said(channel: Channel) -> str:
         "calls that cannot be compared": channel.unlike,
     }
     said = [f"{n} {what}" for what, n in parts.items() if n]
-    return "; ".join([*said, f"max |difference| {channel.max_difference:.3g} nat"])
+    most = channel.max_difference
+    return "; ".join([*said, "no logprob compared" if most is None else f"max |difference| {most:.3g} nat"])
 
 
 def _unequal_scores(a: Side, b: Side) -> list[str]:
@@ -190,7 +199,7 @@ def _covers(seen: Channel, own: Channel) -> bool:
     if seen.unlike and not own.unlike:
         return False
     other_tokens = bool(seen.differing_ids or seen.differing_texts)
-    return seen.max_difference <= own.max_difference and (not other_tokens or bool(own.differing_ids))
+    return (seen.max_difference or 0.0) <= (own.max_difference or 0.0) and (not other_tokens or bool(own.differing_ids))
 
 
 def compare(a: StoreReader, b: StoreReader) -> Pair:
@@ -277,6 +286,7 @@ def _compare_choice(channel: Channel, a: Choice, b: Choice) -> str | None:
         channel.differing_ids += 1
         return "the same text from other token ids"
     if a.tokens is None or b.tokens is None:
+        channel.texts_alone += 1
         return None
     return compare_tokens(channel, a.tokens, b.tokens, texts=False)
 
@@ -332,11 +342,10 @@ def _compare_values(channel: Channel, a: Tokens, b: Tokens) -> str | None:
     with np.errstate(invalid="ignore"):
         gaps = np.where(same, 0.0, np.abs(a.logprobs - b.logprobs))
     finite = np.isfinite(gaps)
-    channel.spread.add(gaps[finite & ~unscored])
+    channel.saw(gaps[finite & ~unscored])
     if same.all():
         return None
     channel.unlike += not finite.all()
-    channel.max_difference = max(channel.max_difference, float(gaps[finite].max(initial=0.0)))
     at = int(np.argmax(~same))
     return f"position {at}: logprobs {a.logprobs[at]:.6f} and {b.logprobs[at]:.6f}"
 
@@ -354,14 +363,11 @@ def _compare_labels(channel: Channel, a: SampleRecord, b: SampleRecord) -> str |
     for label, value in one.items():
         other = two[label]
         if value is not None and other is not None:
-            channel.spread.add(np.array([abs(value - other)]))
+            channel.saw(np.array([abs(value - other)]))
         if value == other:
             continue
         detail = detail or f"label {label!r}: {value} and {other}"
-        if value is None or other is None:
-            channel.unlike += 1
-        else:
-            channel.max_difference = max(channel.max_difference, abs(value - other))
+        channel.unlike += value is None or other is None
     return detail
 
 

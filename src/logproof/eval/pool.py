@@ -1,8 +1,9 @@
 """Pool: several endpoints behind one model. Each request goes to the one with the least in flight.
 
 An endpoint that fails (no reply, 5xx, 429 after its own retries) rests and the request goes to the next; it is
-tried again when its rest is over, or when no other is left. Endpoints must agree in what decides results; what
-may differ (version, fingerprint) is kept for each.
+tried again when its rest is over, or when no other is left. One that does not answer at the start is left out, and
+asked again and again until it joins. Endpoints must agree in what decides results; what may differ (version) is kept
+for each.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from logproof.errors import EndpointError, LogproofError, RateLimited, ServerFau
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 from logproof.models.client import Call
-from logproof.models.connect import Connection, Options, connect
+from logproof.models.connect import Connection, Options, Tell, connect, open_endpoint
 from logproof.models.tokenizer import Tokenizer
 from logproof.wire.retry import RetryPolicy
 
@@ -57,7 +58,10 @@ class _Member(msgspec.Struct, eq=False):
 
 
 class Pool:
-    """Connections to one model. rested: told (endpoint, error, seconds) of each endpoint that goes to rest."""
+    """Connections to one model. rested: told (endpoint, error, seconds) of each endpoint that goes to rest.
+
+    connections: in the order of joining; grows where an endpoint joins later.
+    """
 
     def __init__(
         self,
@@ -67,7 +71,7 @@ class Pool:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         check_agreement(connections)
-        self.connections = tuple(connections)
+        self.connections = list(connections)
         self.rested: Callable[[str, EndpointError, float], None] = lambda endpoint, error, seconds: None
         self._members = [_Member(c) for c in connections]
         self._clock, self._sleep = clock, sleep
@@ -86,6 +90,15 @@ class Pool:
     def secrets(self) -> list[str]:
         """Keys, to be masked in whatever is written."""
         return [c.endpoint.key.reveal() for c in self.connections if c.endpoint.key is not None]
+
+    def join(self, connection: Connection) -> None:
+        """One more endpoint. Raises UsageError where it differs from the others, also in its fingerprint."""
+        check_agreement([*self.connections, connection])
+        known = {c.facts.fingerprint for c in self.connections}
+        if connection.facts.fingerprint not in known:
+            raise UsageError(f"its fingerprint {connection.facts.fingerprint!r} is none of this run's")
+        self.connections.append(connection)
+        self._members.append(_Member(connection))
 
     async def call(self, request: Request) -> Reached:
         """Send a request; its error is returned, not raised."""
@@ -156,9 +169,7 @@ def _tokenizer(connection: Connection) -> Tokenizer:
 def check_agreement(connections: Sequence[Connection]) -> None:
     """Raise UsageError, naming the first difference, where endpoints are not interchangeable."""
     first = connections[0]
-    names = [c.endpoint.display for c in connections]
-    if len(set(names)) < len(names):
-        raise UsageError("an endpoint is named twice", hint="name each base URL once")
+    _refuse_twins([c.endpoint.display for c in connections])
     for other in connections[1:]:
         mine, theirs = _deciding(first), _deciding(other)
         unlike = next((name for name in mine if mine[name] != theirs[name]), None)
@@ -180,15 +191,74 @@ def _deciding(connection: Connection) -> dict[str, object]:
     }
 
 
+def _refuse_twins(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise UsageError("an endpoint is named twice", hint="name each base URL once")
+
+
 def _short(value: object) -> str:
     return repr(value) if not isinstance(value, dict) else f"{len(value)} routes"
 
 
+def check_urls(urls: Sequence[str], options: Options) -> None:
+    """Raise UsageError for a URL that is none, or is named twice. Nothing is sent."""
+    _refuse_twins([open_endpoint(url, options, "bearer").display for url in urls])
+
+
 @asynccontextmanager
-async def open_pool(urls: Sequence[str], options: Options | None = None) -> AsyncIterator[Pool]:
-    """Connect to every URL. Raises what `connect` raises, and UsageError where the endpoints differ."""
+async def open_pool(
+    urls: Sequence[str], options: Options | None = None, tell: Tell = lambda line: None
+) -> AsyncIterator[Pool]:
+    """Connect to every URL; of several, those that do not answer may join later. tell: told, a line at a time.
+
+    Raises what `connect` raises where none answers, and UsageError where the endpoints differ.
+    """
     options = options or Options()
+    check_urls(urls, options)
     if len(urls) > 1:
         options = msgspec.structs.replace(options, retry=SHARED_RETRY)
     async with AsyncExitStack() as stack:
-        yield Pool([await stack.enter_async_context(connect(url, options)) for url in urls])
+        found, lost = await _opened(urls, options, tell, stack)
+        pool = Pool(found)
+        for url, error in lost.items():
+            tell(f"{url} is left out until it answers: {error.message}")
+        seeking = asyncio.create_task(_seek(list(lost), options, pool, tell, stack))
+        try:
+            yield pool
+        finally:
+            seeking.cancel()
+            await asyncio.wait([seeking])
+
+
+async def _opened(
+    urls: Sequence[str], options: Options, tell: Tell, stack: AsyncExitStack
+) -> tuple[list[Connection], dict[str, EndpointError]]:
+    """Connections, at least one, and why the others did not come about."""
+    found: list[Connection] = []
+    lost: dict[str, EndpointError] = {}
+    for url in urls:
+        try:
+            found.append(await stack.enter_async_context(connect(url, options, tell)))
+        except LOST as error:
+            lost[url] = error
+    if not found:
+        raise next(iter(lost.values()))
+    return found, lost
+
+
+async def _seek(urls: list[str], options: Options, pool: Pool, tell: Tell, stack: AsyncExitStack) -> None:
+    """Ask endpoints that were left out until each has joined, or turned out to be another."""
+    pause = REST_S
+    while urls:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, MAX_REST_S)
+        for url in list(urls):
+            try:
+                pool.join(await stack.enter_async_context(connect(url, options)))
+            except LOST:
+                continue
+            except LogproofError as error:
+                tell(f"{url} stays out: {error.message}")
+            else:
+                tell(f"{url} answers now and takes its share")
+            urls.remove(url)

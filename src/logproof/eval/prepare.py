@@ -1,7 +1,8 @@
 """Before a run: tasks, data, few-shot rows, ways and label ids, checked and made ready for one connection.
 
-Everything that can be refused is refused here, before the first request: unknown tasks, bad rows, a dialect
-that cannot give what a task needs, labels that are not one token each, a completion longer than the context.
+`load` refuses what can be refused without an endpoint: unknown tasks, bad rows, a limit that is none. `prepare`
+refuses, before the first request of the run, what a connection shows: a dialect that cannot give what a task needs,
+labels that are not one token each, a completion longer than the context.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from logproof.errors import DatasetError, PlanRefused, UsageError
 from logproof.eval import fewshot
-from logproof.eval.datasets import Dataset, Doc, count_limit, open_dataset, pool
+from logproof.eval.datasets import Dataset, Doc, check_limit, count_limit, open_dataset, pool
 from logproof.eval.rows import Row
 from logproof.eval.task import AnyTask, GenItem, Item, Settings
 from logproof.eval.tasks import get_task
@@ -28,6 +29,17 @@ from logproof.records.digest import digest
 from logproof.records.record import Provenance
 from logproof.records.resume import NO_FINGERPRINT
 from logproof.version import VERSION
+
+
+class Loaded(msgspec.Struct, frozen=True, eq=False):
+    """One task with its rows. count: rows under the limit. pool: few-shot rows, `shots` of them for each item."""
+
+    task: AnyTask
+    settings: Settings
+    data: Dataset[Row]
+    pool: list[Doc[Row]]
+    shots: int
+    count: int
 
 
 class Job(msgspec.Struct, frozen=True, eq=False):
@@ -77,20 +89,36 @@ Entry = tuple[str, Settings]
 """A task's name, and the settings it is to run with."""
 
 
-async def prepare(entries: Sequence[Entry], source: str | None, connection: Connection) -> list[Job]:
-    """Jobs of the named tasks, in that order. source: see datasets.py.
+def load(entries: Sequence[Entry], source: str | None) -> list[Loaded]:
+    """The named tasks with their rows, in that order. source: see datasets.py.
 
-    Raises UsageError kinds: a task that is unknown or named twice, DatasetError, PlanRefused.
+    Raises UsageError kinds: a task that is unknown or named twice, a limit that is none, DatasetError.
     """
     names = [name for name, _ in entries]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None or not names:
         raise UsageError(f"task {twice!r} is named twice" if twice else "no task is named", hint="name each task once")
     tasks = [(get_task(name), settings) for name, settings in entries]
-    return [await _job(task, settings, source, connection) for task, settings in tasks]
+    for _, settings in tasks:
+        check_limit(settings.limit)
+    return [_loaded(task, settings, source) for task, settings in tasks]
 
 
-async def _job(task: AnyTask, settings: Settings, source: str | None, connection: Connection) -> Job:
+def _loaded(task: AnyTask, settings: Settings, source: str | None) -> Loaded:
+    data = open_dataset(source, task.dataset, task.split, task.row_type)
+    count = data.count if settings.limit is None else count_limit(settings.limit, data.count)
+    shots = task.shots if settings.shots is None else settings.shots
+    shared = pool(open_dataset(source, task.dataset, task.shot_split, task.row_type)) if shots else []
+    return Loaded(task, settings, data, shared, shots, count)
+
+
+async def prepare(loaded: Sequence[Loaded], connection: Connection) -> list[Job]:
+    """Jobs of loaded tasks, in that order. Raises PlanRefused, and DatasetError for a first row that makes no item."""
+    return [await _job(one, connection) for one in loaded]
+
+
+async def _job(loaded: Loaded, connection: Connection) -> Job:
+    task, settings = loaded.task, loaded.settings
     facts, tokenizer = connection.facts, connection.tokenizer
     way = choose(
         task.kind,
@@ -100,19 +128,16 @@ async def _job(task: AnyTask, settings: Settings, source: str | None, connection
         tokenizer=tokenizer is not None,
         others=lambda: [get_dialect(name) for name in fitting(facts)],
     )
-    data = open_dataset(source, task.dataset, task.split, task.row_type)
-    shots = task.shots if settings.shots is None else settings.shots
-    shared = pool(open_dataset(source, task.dataset, task.shot_split, task.row_type)) if shots else []
     labels = await label_ids(tokenizer) if task.kind == "clp" and tokenizer is not None else {}
     plan = Plan(connection.model, way, settings, labels)
     job = Job(
         task=task,
         plan=plan,
-        data=data,
-        pool=shared,
-        shots=shots,
-        count=data.count if settings.limit is None else count_limit(settings.limit, data.count),
-        identity=digest(_identity(task, plan, shots, connection)),
+        data=loaded.data,
+        pool=loaded.pool,
+        shots=loaded.shots,
+        count=loaded.count,
+        identity=digest(_identity(task, plan, loaded.shots, connection)),
     )
     _check_context(job, connection)
     return job

@@ -14,13 +14,15 @@ import msgspec
 
 from logproof.eval import report
 from logproof.eval.canary import Canary
+from logproof.eval.counters import Counters
 from logproof.eval.events import EventLog, Events, Silent
 from logproof.eval.metrics_port import exposition, metrics_port
+from logproof.eval.pace import Pace
 from logproof.eval.pool import Pool
-from logproof.eval.prepare import Entry, Job, prepare, provenance
+from logproof.eval.prepare import Entry, Loaded, load, prepare, provenance
 from logproof.eval.report import Report
 from logproof.eval.runner import Ended, Policy, Progress, Runner, run_until_signal
-from logproof.records.store import RunStore, open_run
+from logproof.records.store import open_run, refuse_stored
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,18 +51,31 @@ class Finished(msgspec.Struct, frozen=True):
     path: Path
 
 
-async def execute(order: Order, pool: Pool, progress: Progress | None = None) -> Finished:
-    """Run an order over open endpoints.
+def check(order: Order) -> list[Loaded]:
+    """All that shows before anything is sent: the tasks with their rows. Raises UsageError kinds, StoreError."""
+    if not order.resume:
+        refuse_stored(order.out)
+    return load(order.entries, order.source)
+
+
+async def execute(
+    order: Order, pool: Pool, progress: Progress | None = None, loaded: Sequence[Loaded] | None = None
+) -> Finished:
+    """Run an order over open endpoints. loaded: what `check` gave, where the caller has asked it.
 
     Raises UsageError kinds before the first request; ResumeRefused, StoreLocked, StoreError for the store and the
     log; the runner's fatal errors. SIGINT and SIGTERM end it as runner.run_until_signal says.
     """
-    jobs = await prepare(order.entries, order.source, pool.first)
+    jobs = await prepare(check(order) if loaded is None else loaded, pool.first)
     scheduling = {"concurrency": order.policy.concurrency, "max_failures": order.policy.max_failures}
     came_from = provenance(jobs, pool.connections, scheduling)
-    store = open_run(order.out, came_from, resume=order.resume, accept_fingerprints=order.accept, secrets=pool.secrets)
-    with store:
-        async with _events(order, pool) as events:
+    shown = Shown()
+    async with _events(order, pool) as events, _metrics(order, shown):
+        store = open_run(
+            order.out, came_from, resume=order.resume, accept_fingerprints=order.accept, secrets=pool.secrets
+        )
+        with store:
+            done = store.done()
             events.emit(
                 "run_started",
                 out=str(order.out),
@@ -68,10 +83,13 @@ async def execute(order: Order, pool: Pool, progress: Progress | None = None) ->
                 dialect=pool.first.client.dialect.id,
                 endpoints=[c.endpoint.display for c in pool.connections],
                 planned=came_from.planned,
-                stored=len(store.done()),
+                stored=len(done),
                 **scheduling,
             )
-            ended = await _run(order, pool, jobs, store, progress, events)
+            canary = Canary(pool.connections, store.put_call, len(store.sessions()), events) if order.canary else None
+            runner = Runner(jobs, pool, store, order.policy, done, progress, events=events, canary=canary)
+            shown.counters, shown.pace = runner.counters, runner.pace
+            ended = await run_until_signal(runner)
             store.flush()
             made = report.build(store)
             report.write(made, order.out)
@@ -87,13 +105,15 @@ async def execute(order: Order, pool: Pool, progress: Progress | None = None) ->
     return Finished(ended, made, order.out)
 
 
-async def _run(
-    order: Order, pool: Pool, jobs: list[Job], store: RunStore, progress: Progress | None, events: Events
-) -> Ended:
-    canary = Canary(pool.connections, store.put_call, len(store.sessions()), events) if order.canary else None
-    runner = Runner(jobs, pool, store, order.policy, store.done(), progress, events=events, canary=canary)
-    async with _metrics(order, runner):
-        return await run_until_signal(runner)
+class Shown:
+    """What the port of counters shows: of a run that has not begun, zeros."""
+
+    def __init__(self) -> None:
+        self.counters, self.pace = Counters(), Pace(1)
+
+    def text(self) -> str:
+        """The counters as Prometheus reads them."""
+        return exposition(self.counters, self.pace.limit)
 
 
 @asynccontextmanager
@@ -106,9 +126,9 @@ async def _events(order: Order, pool: Pool) -> AsyncIterator[Events]:
 
 
 @asynccontextmanager
-async def _metrics(order: Order, runner: Runner) -> AsyncIterator[None]:
+async def _metrics(order: Order, shown: Shown) -> AsyncIterator[None]:
     if order.metrics is None:
         yield
         return
-    async with metrics_port(order.metrics, lambda: exposition(runner.counters, runner.pace.limit)):
+    async with metrics_port(order.metrics, shown.text):
         yield

@@ -20,8 +20,9 @@ from logproof.models.dialects import get_dialect
 from logproof.models.probe import probe
 from logproof.models.tokenizer import LocalTokenizer, ServerTokenizer, Tokenizer
 from logproof.wire.endpoint import AuthStyle, Endpoint, Timeouts, endpoint
+from logproof.wire.message import WireReply, WireRequest
 from logproof.wire.retry import RetryPolicy
-from logproof.wire.transport import Transport
+from logproof.wire.transport import Sender, Transport
 
 FITTING = {
     "vllm": ("vllm_native", "openai_completions", "openai_chat", "openai_responses", "anthropic_messages"),
@@ -104,9 +105,7 @@ async def connect(url: str, options: Options | None = None, tell: Tell | None = 
         yield Connection(client, place, facts, transport, tokenizer, model)
 
 
-async def _told(
-    url: str, options: Options, named: Dialect | None, tell: Tell | None
-) -> tuple[Facts, AuthStyle]:
+async def _told(url: str, options: Options, named: Dialect | None, tell: Tell | None) -> tuple[Facts, AuthStyle]:
     """Facts of an endpoint, and how it takes the key: as the dialect's own API does, or as a bearer token.
 
     vLLM, SGLang and many gateways serve every wire behind one check for a bearer token; which kind of key an
@@ -118,12 +117,9 @@ async def _told(
     refusals = []
     for auth in styles:
         place = open_endpoint(url, options, auth)
-        async with (
-            Transport(place, limit=options.concurrency, policy=options.retry) as transport,
-            asking(place, options, tell) as questions,
-        ):
+        async with asking(place, options, tell) as sender:
             try:
-                return await _probed(transport, questions, must_tell=named is None), auth
+                return await _probed(sender, must_tell=named is None), auth
             except AuthError as refused:
                 refusals.append(refused)
         if place.key is None:
@@ -137,9 +133,20 @@ def with_version(facts: Facts, headers: Mapping[str, str]) -> Facts:
     return facts if version is None else msgspec.structs.replace(facts, api_version=version)
 
 
+class _Asker:
+    """Sends the GETs of a probe one way, and what an engine must work on another."""
+
+    def __init__(self, questions: Transport, requests: Transport) -> None:
+        self._questions, self._requests = questions, requests
+
+    async def send(self, request: WireRequest) -> WireReply:
+        way = self._questions if request.method == "GET" else self._requests
+        return await way.send(request)
+
+
 @asynccontextmanager
-async def asking(place: Endpoint, options: Options, tell: Tell | None = None) -> AsyncIterator[Transport]:
-    """A transport for the questions of a probe: as patient as the options say, but no more than ASKING."""
+async def asking(place: Endpoint, options: Options, tell: Tell | None = None) -> AsyncIterator[Sender]:
+    """Who asks the questions of a probe: GETs with no more patience than ASKING, requests as the options say."""
     attempts = min(options.retry.attempts, ASKING.attempts)
     policy = msgspec.structs.replace(ASKING, attempts=attempts, base_s=min(options.retry.base_s, ASKING.base_s))
     brief = msgspec.structs.replace(place, timeouts=_brief(place.timeouts))
@@ -150,10 +157,13 @@ async def asking(place: Endpoint, options: Options, tell: Tell | None = None) ->
         nonlocal told
         if tell is not None and sends > told:
             told = sends
-            tell(f"no good answer from {place.display}: {error.message}; try {sends + 1} of {attempts}")
+            tell(f"asking {place.display} again, try {sends + 1} of {attempts}: {error.message}")
 
-    async with Transport(brief, policy=policy, retrying=retrying) as transport:
-        yield transport
+    async with (
+        Transport(brief, policy=policy, retrying=retrying) as questions,
+        Transport(place, limit=options.concurrency, policy=options.retry) as requests,
+    ):
+        yield _Asker(questions, requests)
 
 
 def _brief(limits: Timeouts) -> Timeouts:
@@ -165,10 +175,10 @@ def _brief(limits: Timeouts) -> Timeouts:
     )
 
 
-async def _probed(transport: Transport, questions: Transport, *, must_tell: bool) -> Facts:
+async def _probed(sender: Sender, *, must_tell: bool) -> Facts:
     """Facts of the endpoint; a caller who names the dialect may face one that tells nothing about itself."""
     try:
-        return await probe(transport, questions)
+        return await probe(sender)
     except (UsageError, ServerFault) as error:
         if must_tell or (isinstance(error, ServerFault) and error.status in UNREACHED):
             raise

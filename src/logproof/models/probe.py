@@ -57,13 +57,13 @@ _VALID_RANGE = re.compile(r"valid range is \[0, (\d+)\)")
 Answers = Mapping[str, object]
 
 
-async def probe(sender: Sender, asking: Sender | None = None) -> Facts:
-    """Facts of one endpoint. asking: sends the GETs, where they should give up sooner than requests to a busy engine.
+async def probe(sender: Sender) -> Facts:
+    """Facts of one endpoint.
 
     Raises AuthError where the key is refused, TransportError where nothing answers, ServerFault or RateLimited where
     the server only fails, UsageError where nothing that answers looks like an inference server.
     """
-    answers = await _ask_all(asking or sender)
+    answers = await _ask_all(sender)
     facts = read_facts(answers)
     if facts.engine == "vllm" and facts.models:
         facts = await _vllm_limits(sender, facts)

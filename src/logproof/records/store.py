@@ -169,7 +169,7 @@ def _begin(path: Path, provenance: str, max_bytes: int | None) -> None:
         connection = connect_writer(file, max_bytes)
         try:
             if not is_empty(connection):
-                raise StoreError(f"{path} holds a run already", hint="resume it, or choose another directory")
+                raise _holds_a_run(path)
             connection.execute("BEGIN IMMEDIATE")
             for statement in DDL.split(";"):
                 connection.execute(statement)
@@ -184,6 +184,21 @@ def _begin(path: Path, provenance: str, max_bytes: int | None) -> None:
         raise database_error("write", file, error) from None
     except OSError as error:
         raise store_error("write", file, error) from None
+
+
+def _holds_a_run(path: Path) -> StoreError:
+    return StoreError(f"{path} holds a run already", hint="resume it, or choose another directory")
+
+
+def refuse_stored(path: Path) -> None:
+    """Raise StoreError where a run is stored in a directory, without opening it: `create` would refuse it too."""
+    file = path / FILE
+    try:
+        stored = file.is_file() and file.stat().st_size > 0
+    except OSError as error:
+        raise store_error("read", file, error) from None
+    if stored:
+        raise _holds_a_run(path)
 
 
 def open_run(

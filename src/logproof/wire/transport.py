@@ -2,8 +2,7 @@
 
 `Transport` is the only place of logproof that sends HTTP. A reply is whole or an error: a body cut
 before its stated length, a stream with an error object inside, a redirect, a body over the limit never
-become a `WireReply`. Cookies, proxies from the environment and redirects are off; gzip and deflate are
-accepted, whatever optional decoders are installed.
+become a `WireReply`. Redirects are not followed; cookies and proxies of the environment are not used.
 
     async with Transport(endpoint("http://127.0.0.1:8000")) as transport:
         reply = await transport.send(WireRequest("/v1/completions", b'{"prompt": "Hi"}'))
@@ -12,29 +11,22 @@ accepted, whatever optional decoders are installed.
 from __future__ import annotations
 
 import asyncio
-import io
 import random
 import re
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import ContextVar
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import Protocol, Self
-from weakref import WeakSet
 
 import aiohttp
 import msgspec
-from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
-from yarl import URL
 
 from logproof.errors import EndpointError, InvalidRequest, TransportError, UsageError
-from logproof.version import VERSION
 from logproof.wire.endpoint import Endpoint
 from logproof.wire.faults import MAX_ERROR_BYTES, Fault, check_type, event_fault, read_fault, redirected, status_error
 from logproof.wire.limits import Limits
+from logproof.wire.links import Link, Links
 from logproof.wire.lost import explain, is_drop
 from logproof.wire.message import SseEvent, WireReply, WireRequest, header
 from logproof.wire.retry import CONNECTION, FINAL, TIMEOUT, Headers, RetryPolicy, decide
@@ -43,17 +35,10 @@ from logproof.wire.sse import SseParser
 MAX_REPLY_BYTES = 256 * 1024 * 1024
 """Largest body that is read, after decompression."""
 
-_KEEP_IDLE_S = 4.0
-"""Idle connections are dropped before uvicorn (vLLM, SGLang) drops them, which it does after 5 s."""
-
 _PATH = re.compile(r"/[!-~]*")
-_READ_BUFFER = 2**18
-_ONE_PIECE = 2**20
-"""Bodies up to this size are written at once; aiohttp warns about larger ones."""
 
-
-_LINK: ContextVar[SimpleNamespace] = ContextVar("link")
-"""The attempt that this task makes. fresh: whether it opened, or was opening, a connection of its own."""
+Retrying = Callable[[EndpointError, int], None]
+"""Told of a failed attempt: its error, and how often the request was sent."""
 
 
 class Sender(Protocol):
@@ -82,7 +67,8 @@ class Transport:
     """HTTP to one endpoint over kept-alive connections; an async context manager.
 
     limit: most requests in flight, None for no limit; the others wait in `send`, where no time limit
-    runs yet. max_reply_bytes: largest body read. rng, sleep: chance and waiting of the retries.
+    runs yet. max_reply_bytes: largest body read. rng, sleep: chance and waiting of the retries. retrying: told of
+    each failed attempt that is repeated.
     """
 
     def __init__(
@@ -94,28 +80,29 @@ class Transport:
         max_reply_bytes: int = MAX_REPLY_BYTES,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        retrying: Retrying | None = None,
     ) -> None:
         if limit is not None and limit < 1:
             raise UsageError(f"the limit of requests in flight is {limit}", hint="give 1 or more")
         self.endpoint = endpoint
-        self._root = str(URL(endpoint.root)).rstrip("/")
         self._policy = policy or RetryPolicy()
         self._admission = asyncio.Semaphore(limit) if limit is not None else None
         self._max_reply_bytes = max_reply_bytes
         self._rng = rng or random.SystemRandom()
         self._sleep = sleep
-        self._session: aiohttp.ClientSession | None = None
+        self._retrying = retrying
+        self._links: Links | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = _session(self.endpoint)
+        self._links = Links(self.endpoint)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._links is not None:
+            await self._links.close()
+            self._links = None
 
     async def send(self, request: WireRequest) -> WireReply:
         """Send until answered. Raises TransportError, TimeoutFired, StatusError or BadReply after the
@@ -151,17 +138,18 @@ class Transport:
             )
             if not verdict.retry:
                 raise _after(outcome.error, sends)
+            if self._retrying is not None:
+                self._retrying(outcome.error, sends)
             await self._sleep(verdict.delay_s)
 
     async def _attempt(self, request: WireRequest, number: int) -> WireReply | _Failure:
-        if self._session is None:
+        if self._links is None:
             raise RuntimeError("a Transport sends only inside `async with`")
         limits = Limits(self.endpoint.timeouts)
-        link = SimpleNamespace(fresh=False)
-        _LINK.set(link)
+        link = Link(self._links)
         try:
-            async with limits.timer:
-                return await self._exchange(self._session, request, number, limits)
+            async with limits:
+                return await self._exchange(link, request, number, limits)
         except aiohttp.ConnectionTimeoutError:
             return _Failure(limits.fired("connect"), code=CONNECTION)
         except TimeoutError:
@@ -171,37 +159,29 @@ class Transport:
             return _Failure(told, code=code, stale=is_drop(error) and not link.fresh and limits.first_byte_s is None)
         except EndpointError as error:
             return _Failure(error, code=FINAL)
+        finally:
+            link.free()
 
-    async def _exchange(
-        self, session: aiohttp.ClientSession, request: WireRequest, number: int, limits: Limits
-    ) -> WireReply | _Failure:
-        body = request.body if len(request.body) <= _ONE_PIECE else io.BytesIO(request.body)
-        async with session.request(
-            request.method,
-            URL(self._root + request.path, encoded=True),
-            data=body or None,
-            headers=request.headers,
-            allow_redirects=False,
-        ) as response:
-            limits.head()
-            headers = tuple((name.lower(), value) for name, value in response.headers.items())
-            if not 200 <= response.status < 300:
-                return await self._refusal(response, headers, limits)
-            check_type(response.content_type, request.stream, self.endpoint)
-            collected = _Collector(request.stream)
-            await self._read(response, limits, collected.take)
-            if fault := collected.close():
-                return self._failure(fault.status or 500, headers, fault)
-            reply = WireReply(
-                status=response.status,
-                headers=headers,
-                body=collected.body(),
-                events=collected.events(),
-                seconds=limits.elapsed(),
-                attempts=number,
-                first_byte_seconds=limits.first_byte_s,
-            )
-            return self._masked(reply) if self.endpoint.occurs_in(reply.body) else reply
+    async def _exchange(self, link: Link, request: WireRequest, number: int, limits: Limits) -> WireReply | _Failure:
+        status, headers, content = await link.ask(request)
+        limits.head()
+        if not 200 <= status < 300:
+            return await self._refusal(status, headers, content, limits)
+        check_type(_media_type(headers), request.stream, self.endpoint)
+        collected = _Collector(request.stream)
+        await self._read(content, limits, collected.take)
+        if fault := collected.close():
+            return self._failure(fault.status or 500, headers, fault)
+        reply = WireReply(
+            status=status,
+            headers=headers,
+            body=collected.body(),
+            events=collected.events(),
+            seconds=limits.elapsed(),
+            attempts=number,
+            first_byte_seconds=limits.first_byte_s,
+        )
+        return self._masked(reply) if self.endpoint.occurs_in(reply.body) else reply
 
     def _masked(self, reply: WireReply) -> WireReply:
         """A reply that repeats the key, without it: what comes after may print or store any of its texts."""
@@ -213,12 +193,10 @@ class Transport:
             events=tuple(SseEvent(e.event, mask(e.data)) for e in events) if events is not None else None,
         )
 
-    async def _read(
-        self, response: aiohttp.ClientResponse, limits: Limits, take: Callable[[bytes], bool | None]
-    ) -> None:
+    async def _read(self, content: aiohttp.StreamReader, limits: Limits, take: Callable[[bytes], bool | None]) -> None:
         """Give each piece of the body to `take`, to the end or until it has seen enough."""
         size = 0
-        while piece := await response.content.readany():
+        while piece := await content.readany():
             size += len(piece)
             if size > self._max_reply_bytes:
                 text = f"the reply of {self.endpoint.display} is larger than {self._max_reply_bytes} bytes"
@@ -227,10 +205,10 @@ class Transport:
             if take(piece):
                 return
 
-    async def _refusal(self, response: aiohttp.ClientResponse, headers: Headers, limits: Limits) -> _Failure:
+    async def _refusal(self, status: int, headers: Headers, content: aiohttp.StreamReader, limits: Limits) -> _Failure:
         """The failure of a status that is not 2xx; what came of a body that breaks off still counts."""
-        if 300 <= response.status < 400:
-            return _Failure(redirected(response.status, header(headers, "location"), self.endpoint), code=FINAL)
+        if 300 <= status < 400:
+            return _Failure(redirected(status, header(headers, "location"), self.endpoint), code=FINAL)
         body = bytearray()
 
         def take(piece: bytes) -> bool:
@@ -238,8 +216,8 @@ class Transport:
             return len(body) >= MAX_ERROR_BYTES
 
         with suppress(aiohttp.ClientError):
-            await self._read(response, limits, take)
-        return self._failure(response.status, headers, read_fault(bytes(body)))
+            await self._read(content, limits, take)
+        return self._failure(status, headers, read_fault(bytes(body)))
 
     def _failure(self, status: int, headers: Headers, fault: Fault) -> _Failure:
         error = status_error(status, fault, self.endpoint)
@@ -280,48 +258,8 @@ class _Collector:
         return self._fault is not None
 
 
-def _session(endpoint: Endpoint) -> aiohttp.ClientSession:
-    """A session whose connections are limited by admission alone."""
-    return aiohttp.ClientSession(
-        connector=_Connector(limit=0, keepalive_timeout=_KEEP_IDLE_S, ssl=_tls(endpoint.verify)),
-        timeout=aiohttp.ClientTimeout(total=None, connect=endpoint.timeouts.connect),
-        headers={
-            "Content-Type": "application/json",
-            "Accept-Encoding": "gzip, deflate",
-            "User-Agent": f"logproof/{VERSION}",
-            **endpoint.secret_headers(),
-        },
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_READ_BUFFER,
-    )
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Tells each attempt whether its connection was made for it; a trace would say so too, at a tenth of a call."""
-
-    def __init__(self, *, limit: int, keepalive_timeout: float, ssl: ssl.SSLContext | bool) -> None:
-        super().__init__(limit=limit, keepalive_timeout=keepalive_timeout, ssl=ssl)
-        self._known: WeakSet[asyncio.BaseTransport] = WeakSet()
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
-        link = _LINK.get()
-        link.fresh = True
-        connection = await super().connect(req, traces, timeout)
-        if connection.transport is not None:
-            link.fresh = connection.transport not in self._known
-            self._known.add(connection.transport)
-        return connection
-
-
-def _tls(verify: bool | str) -> ssl.SSLContext | bool:
-    if isinstance(verify, bool):
-        return verify
-    try:
-        return ssl.create_default_context(cafile=verify)
-    except OSError:
-        raise UsageError(f"the CA file {verify} cannot be read", hint="name a file of PEM certificates") from None
+def _media_type(headers: Headers) -> str:
+    return (header(headers, "content-type") or "").partition(";")[0].strip().lower()
 
 
 def _after(error: EndpointError, sends: int) -> EndpointError:
