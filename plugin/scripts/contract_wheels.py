@@ -125,13 +125,13 @@ def code_hash(node: Definition) -> str:
 
 def facts_of(read: Reader) -> dict[str, Fact]:
     """One fact for each row that exists."""
-    found = {row.path: find(read, row.module, row.name) for row in SURFACE}
+    found = {row.path: find(read, row.module, row.name) for row in SURFACE if row.in_wheel}
     return {path: fact(node) for path, node in found.items() if node is not None}
 
 
 def problems(row: Surface, version: str, facts: dict[str, Fact]) -> list[str]:
-    """What of `row` does not hold in `version`; nothing before the version it is asked from."""
-    if minor(version) < row.since:
+    """What of `row` does not hold in `version`; nothing before the version it is asked from, or outside the wheel."""
+    if minor(version) < row.since or not row.in_wheel:
         return []
     known = facts.get(row.path)
     if known is None:

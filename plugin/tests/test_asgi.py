@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from logproof_vllm import asgi, fields, report, runtime
-from logproof_vllm.asgi import GENERATE_PATH, Middleware
+from logproof_vllm.asgi import Middleware
+from logproof_vllm.body import GENERATE_PATH
 from logproof_vllm.fields import Limits, ModeChoice, Replay, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 
@@ -80,7 +81,7 @@ def test_a_plain_request_and_its_reply_are_untouched() -> None:
     assert app.headers == JSON
 
 
-@pytest.mark.parametrize("scope", [{"method": "GET"}, {"headers": [(b"content-type", b"multipart/form-data")]}])
+@pytest.mark.parametrize("scope", [{"method": "GET"}, {"headers": [(b"content-type", b"text/plain")]}])
 def test_other_requests_are_not_read(scope: dict[str, Any]) -> None:
     app = App([b"ok"])
     call(app, dump(enforced_token_ids=[1]), "/v1/audio", **scope)
@@ -115,6 +116,12 @@ def test_a_stream_without_done_is_passed_whole() -> None:
     assert reply == b"data: {bad"
 
 
+def test_a_stream_that_told_an_error_gets_no_report() -> None:
+    chunks = [b'data: {"id":"x","choices":[]}\n\n', b'data: {"error":{"code":500}}\n\n', b"data: [DONE]\n\n"]
+    _, reply, _ = call(App(chunks, b"text/event-stream"), dump(enforced_token_ids=[5, 6]))
+    assert reply == b"".join(chunks)
+
+
 def test_errors_and_unfilled_replies_pass_as_they_are() -> None:
     app = App([b'{"error": 1}'])
     app.status = 400
@@ -137,6 +144,44 @@ def test_every_other_path_refuses_every_field(path: str, field: str) -> None:
     assert error["type"] == "BadRequestError"
     assert error["param"] == field
     assert path in error["message"]
+
+
+FORM = [(b"content-type", b"multipart/form-data; boundary=b")]
+URLENCODED = [(b"content-type", b"application/x-www-form-urlencoded")]
+FORMS = [(FORM, b'--b\r\nContent-Disposition: form-data; name="enforced_str"\r\n\r\nx\r\n--b--'),
+         (FORM, b"--b\r\nContent-Disposition: form-data; name=logprobs_mode\r\n\r\nx\r\n--b--"),
+         (URLENCODED, b"model=x&enforced_token_ids=5"), (URLENCODED, b"enforced_tokens=5")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("headers", "body"), FORMS)
+def test_forms_are_refused_too(headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    app = App([b"{}"])
+    status, reply, _ = call(app, body, "/v1/audio/transcriptions", headers=headers)
+    assert (status, app.body) == (400, None)
+    assert b"/v1/audio/transcriptions cannot enforce it" in reply
+
+
+@pytest.mark.parametrize("headers", [FORM, URLENCODED])
+def test_other_forms_pass(headers: list[tuple[bytes, bytes]]) -> None:
+    app = App([b"{}"])
+    body = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nsays enforced_str\r\n--b--'
+    assert call(app, body, "/v1/audio/transcriptions", headers=headers)[0] == 200
+    assert app.body == body
+
+
+def test_every_app_of_the_process_gets_the_middleware_innermost() -> None:
+    """Also where vLLM loads no endpoint plugin: a field must never be dropped."""
+
+    class Fast:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.added: list[Any] = []
+
+        def add_middleware(self, kind: Any) -> None:
+            self.added.append(kind)
+
+    made: Any = type("Wrapped", (Fast,), {"__init__": asgi.wrap_app(Fast.__init__)})("x")
+    assert (made.name, made.added) == ("x", [Middleware])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +231,7 @@ def test_a_client_that_leaves_while_sending_is_dropped() -> None:
 
 def test_the_app_still_hears_a_disconnect() -> None:
     seen: list[str] = []
-    parts = [{"type": "http.request", "body": b'{"enforced_str":"x"}'}, {"type": "http.disconnect"}]
+    parts = [{"type": "http.request", "body": b'{"enforced_token_ids":[5]}'}, {"type": "http.disconnect"}]
 
     async def app(scope: Any, receive: Callable[[], Awaitable[Any]], send: Any) -> None:
         seen.extend([(await receive())["type"], (await receive())["type"]])
@@ -240,6 +285,11 @@ def test_generate_with_null_fields_is_plain() -> None:
 
 
 BAD_GENERATE: list[dict[str, object]] = [
+    {"enforced_token_ids": [5], "sampling_params": {"max_tokens": 1.0}},
+    {"enforced_token_ids": [5], "sampling_params": {"max_tokens": "1"}},
+    {"enforced_token_ids": [5], "sampling_params": {"max_tokens": True}},
+    {"sampling_params": {"enforced_token_ids": [5]}},
+    {"sampling_params": {"logprobs_mode": "raw_logprobs"}},
     {"enforced_token_ids": [100], "sampling_params": {}},
     {"enforced_token_ids": [True], "sampling_params": {}},
     {"enforced_token_ids": [5], "sampling_params": {"n": 2}},

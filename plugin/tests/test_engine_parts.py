@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -82,7 +83,7 @@ class Grammar:
 
 
 def test_a_guard_is_the_backends_grammar_until_it_breaks() -> None:
-    guard = grammar.Guard(Grammar(), "kept")
+    guard = grammar.Guard(Grammar, "kept")
     rows = [Row(), Row()]
     guard.fill_bitmask(rows, 1)
     assert guard.accept_tokens("r", [0, 1])
@@ -94,7 +95,7 @@ def test_a_guard_is_the_backends_grammar_until_it_breaks() -> None:
 
 
 def test_a_broken_guard_allows_all_and_touches_only_its_row() -> None:
-    guard = grammar.Guard(Grammar(), "broken")
+    guard = grammar.Guard(Grammar, "broken")
     assert guard.accept_tokens("r", [0, 1])
     assert guard.accept_tokens("r", [7])
     rows = [Row(), Row(), Row()]
@@ -110,17 +111,21 @@ def test_a_broken_guard_allows_all_and_touches_only_its_row() -> None:
 
 
 def test_reset_restores_the_grammar() -> None:
-    guard = grammar.Guard(Grammar(), "again")
+    guard = grammar.Guard(Grammar, "again")
     guard.accept_tokens("r", [5])
     guard.reset()
     rows = [Row()]
     guard.fill_bitmask(rows, 0)
     assert rows[0].value == 5
     assert guard.validate_tokens([1]) == []
+    guard.accept_tokens("r", [0])
+    kept = guard.inner
+    guard.reset()
+    assert (guard.inner is kept, kept.next) == (True, 0)
 
 
 def test_tokens_after_the_grammar_ended_do_not_break_it() -> None:
-    guard = grammar.Guard(Grammar(), "ended")
+    guard = grammar.Guard(Grammar, "ended")
     assert guard.accept_tokens("r", list(range(10)))
     assert guard.is_terminated()
     assert guard.accept_tokens("r", [3])
@@ -211,6 +216,23 @@ def test_v2_gets_the_ids_as_a_trace_on_a_copy(sampler: Any) -> None:
     assert not hasattr(given, "trace_decode_token_ids")
     sampler.add_request(1, PLAIN)
     assert sampler.seen[1] is PLAIN
+
+
+def test_v2_has_no_replay_state_before_the_first_enforced_request(
+    sampler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes max_num_reqs x max_model_len numbers of host memory."""
+    made: list[Any] = []
+    module = ModuleType("trace_replay")
+    module.__dict__["TraceReplayState"] = lambda states: made.append(states) or "state"
+    monkeypatch.setitem(sys.modules, "vllm.v1.worker.gpu.sample.trace_replay", module)
+    sampler.trace_replay_state, sampler.req_states = None, "states"
+    sampler.add_request(0, PLAIN)
+    sampler.add_request(0, params([], "processed_logprobs"))
+    assert sampler.trace_replay_state is None
+    sampler.add_request(0, params([1]))
+    sampler.add_request(1, params([2]))
+    assert (sampler.trace_replay_state, made) == ("state", ["states"])
 
 
 def test_v2_switches_the_mode_for_the_step_only(sampler: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from logproof_vllm import canonical, frontend, report, runtime
-from logproof_vllm.fields import Vocabulary
+from logproof_vllm.fields import ModeChoice, Replay, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 
 BINDING = Binding(Vocabulary(100, 2), 64, "v1", "raw_logprobs", False)
@@ -84,16 +84,27 @@ def test_ids_become_the_canonical_entry() -> None:
     assert (plan.ids, plan.mode, len(plan.tag)) == ((3, 4), "processed_logprobs", 16)
 
 
-def test_an_unset_length_becomes_the_lists() -> None:
-    assert convert(Request(enforced_token_ids=[3, 4])).max_tokens == 2
-    assert convert(Request(logprobs_mode="raw_logprobs")).max_tokens == 10
-    token = report.CURRENT.set(report.Report(max_tokens_given=True))
+def test_a_length_below_the_list_is_refused() -> None:
+    """Asked for, or what the prompt leaves of the model's length: the server hands both over as one number."""
+    assert convert(Request(enforced_token_ids=[3, 4]), 2).max_tokens == 2
+    with pytest.raises(ValidationError, match="1 would cut the 2 .* model's length of 64"):
+        convert(Request(enforced_token_ids=[3, 4]), 1)
+
+
+def test_what_the_middleware_read_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frontend, "read_fields", None)
+    token = report.CURRENT.set(report.Report(parsed=Replay((7,), ModeChoice(None, "deployment"))))
     try:
-        assert convert(Request(enforced_token_ids=[3, 4])).max_tokens == 10
-        with pytest.raises(ValidationError, match="would cut the 2"):
-            convert(Request(enforced_token_ids=[3, 4]), 1)
+        plan = canonical.read(convert(Request(enforced_token_ids=[7])))
     finally:
         report.CURRENT.reset(token)
+    assert plan is not None
+    assert plan.ids == (7,)
+
+
+def test_no_list_is_longer_than_the_models_length() -> None:
+    with pytest.raises(ValidationError, match="ceiling is 64"):
+        convert(Request(enforced_token_ids=[3] * 65))
 
 
 def test_the_report_is_filled() -> None:

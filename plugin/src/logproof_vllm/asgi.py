@@ -1,25 +1,19 @@
-"""The HTTP middleware: body ceiling, fields on paths that would ignore them, and the report in the reply.
+"""The HTTP middleware: the body of a POST request goes through :mod:`body`, and the reply gains the report.
 
-Only POST requests with a JSON body are looked at, and only a body that names one of the fields is parsed. Any other
-request and its reply pass through untouched.
-
-| path | what happens to the fields |
-|---|---|
-| /v1/chat/completions, /v1/completions | left in the body; the request models read them |
-| /inference/v1/generate | checked, then moved into ``sampling_params.extra_args`` |
-| every other path | 400: it would drop them and answer as if nothing had been asked |
+A body that names none of the fields, and its reply, pass through untouched.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import re
-import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from logproof_vllm import canonical, fields, frontend, grammar, report
-from logproof_vllm.runtime import STATUS, Binding
+from logproof_vllm import grammar, report
+from logproof_vllm.body import BodyError, check_form, mentions, prepare
+from logproof_vllm.hooks import MARK, marked
+from logproof_vllm.runtime import STATUS
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -27,22 +21,32 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-MODEL_PATHS = ("/v1/chat/completions", "/v1/completions")
-GENERATE_PATH = "/inference/v1/generate"
-SERVED_PATHS = (*MODEL_PATHS, GENERATE_PATH)
 SEEN = "logproof_vllm"
 
-_NAMES = tuple(f'"{name}"'.encode() for name in (*fields.FIELDS, canonical.KEY))
-# An ASCII character spelled as an escape, or a body that is not UTF-8: names could hide from a search of bytes.
-_HIDDEN = re.compile(rb"\\u00[2-7][0-9a-fA-F]|\x00")
+
+def install() -> None:
+    """Put the middleware into every FastAPI app made from now on, innermost.
+
+    The endpoint plugin adds it too, but vLLM loads that one only when VLLM_PLUGINS names it; without the middleware
+    some routes would drop the fields and answer 200.
+    """
+    import fastapi
+
+    app: Any = fastapi.FastAPI
+    if not marked(app.__init__):
+        app.__init__ = wrap_app(app.__init__)
 
 
-class BodyError(Exception):
-    """The body cannot be served; becomes a 400."""
+def wrap_app(original: Callable[..., None]) -> Callable[..., None]:
+    """``FastAPI.__init__``: add the middleware behind those that the server adds later (its authentication too)."""
 
-    def __init__(self, message: str, parameter: str | None = None) -> None:
-        super().__init__(message)
-        self.parameter = parameter
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, *args, **kwargs)
+        self.add_middleware(Middleware)
+
+    setattr(__init__, MARK, True)
+    return __init__
 
 
 class Middleware:
@@ -52,25 +56,27 @@ class Middleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or scope.get(SEEN) or not _is_json(scope):
+        kind = _kind(scope)
+        if kind is None or scope.get(SEEN):
             await self.app(scope, receive, send)
             return
         scope[SEEN] = True
         body = await read_body(receive)
         if body is None:
             return
-        if not mentions(body):
-            await self.app(scope, _replay(body, receive), send)
-            return
-        await self._serve(scope, body, receive, send)
-
-    async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         current = report.Report()
         try:
-            body = prepare(_path(scope), body, current)
+            used = _used(kind, _path(scope), body)
+            body = prepare(_path(scope), body, current) if used else body
         except BodyError as error:
             await _send_error(send, str(error), error.parameter)
             return
+        if not used:
+            await self.app(scope, _replay(body, receive), send)
+            return
+        await self._serve(scope, body, current, receive, send)
+
+    async def _serve(self, scope: Scope, body: bytes, current: report.Report, receive: Receive, send: Send) -> None:
         _set_length(scope["headers"], len(body), scope)
         token = report.CURRENT.set(current)
         try:
@@ -79,105 +85,12 @@ class Middleware:
             report.CURRENT.reset(token)
 
 
-def mentions(body: bytes) -> bool:
-    """True when the body may hold one of the fields as a key."""
-    return any(name in body for name in _NAMES) or _HIDDEN.search(body) is not None
-
-
-def prepare(path: str, body: bytes, current: report.Report) -> bytes:
-    """The body to hand on. Raises :class:`BodyError`."""
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        # The server says itself what is wrong with the JSON.
-        return body
-    if not isinstance(parsed, dict):
-        return body
-    given = [name for name in fields.FIELDS if parsed.get(name) is not None]
-    arguments = _extra_args(parsed) if path == GENERATE_PATH else {}
-    if canonical.KEY in arguments:
-        raise BodyError(f"sampling_params.extra_args: {canonical.KEY} is not a field of requests", "extra_args")
-    if not given and not any(name in arguments for name in fields.FIELDS):
-        return body
-    if len(body) > STATUS.limits.body_bytes:
-        raise BodyError(f"the body has {len(body)} bytes; the ceiling with {given} is {STATUS.limits.body_bytes}")
-    if path in MODEL_PATHS:
-        current.max_tokens_given = any(parsed.get(name) is not None for name in ("max_tokens", "max_completion_tokens"))
-        return body
-    if path != GENERATE_PATH:
-        raise BodyError(f"{given[0]}: {path} cannot enforce it; use {', '.join(SERVED_PATHS)}", given[0])
-    return rewrite(parsed, current)
-
-
-def rewrite(parsed: dict[str, Any], current: report.Report) -> bytes:
-    """The body of /inference/v1/generate with the canonical entry inside its sampling parameters."""
-    parameters = parsed.get("sampling_params")
-    if not isinstance(parameters, dict):
-        raise BodyError("sampling_params: must be an object", "sampling_params")
-    binding = _binding()
-    replay = _read(parsed, parameters, binding)
-    for name in fields.FIELDS:
-        parsed.pop(name, None)
-    if replay is None:
-        return json.dumps(parsed).encode()
-    prompt = parsed.get("token_ids")
-    _check_generate(parameters, replay, binding, len(prompt) if isinstance(prompt, list) else 0)
-    tag = secrets.token_hex(8)
-    entry: canonical.Entry = {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": tag}
-    extra = {key: value for key, value in (parameters.get("extra_args") or {}).items() if key not in fields.FIELDS}
-    parameters["extra_args"] = {**extra, canonical.KEY: entry}
-    current.fill(replay, binding.default_mode, tag, parameters.get("structured_outputs") is not None)
-    return json.dumps(parsed).encode()
-
-
-def _binding() -> Binding:
-    reason = STATUS.refusal()
-    if reason is not None or STATUS.binding is None:
-        raise BodyError(reason or "logproof knows no engine yet; try again when the server is ready")
-    return STATUS.binding
-
-
-def _read(parsed: dict[str, Any], parameters: dict[str, Any], binding: Binding) -> fields.Replay | None:
-    inner = {k: v for k, v in (parameters.get("extra_args") or {}).items() if k in fields.FIELDS and v is not None}
-    outer = {k: v for k, v in parsed.items() if k in fields.FIELDS and v is not None}
-    twice = sorted(set(inner) & set(outer))
-    if twice:
-        raise BodyError(f"{twice[0]}: sent twice; send it at the top level only", twice[0])
-    try:
-        return fields.parse({**outer, **inner}, binding.vocabulary, STATUS.limits)
-    except fields.FieldError as error:
-        raise BodyError(str(error), error.field) from error
-
-
-def _check_generate(parameters: dict[str, Any], replay: fields.Replay, binding: Binding, prompt: int) -> None:
-    """A stream answers 200 before the engine checks anything, so every refusal must come from here."""
-    if replay.ids and parameters.get("max_tokens") is None:
-        parameters["max_tokens"] = len(replay.ids)
-    try:
-        frontend.check_engine(replay, binding)
-        frontend.check_params(_View(parameters), replay, binding)
-        frontend.check_fits(prompt, len(replay.ids), binding)
-    except Exception as error:
-        raise BodyError(str(error.args[0]), getattr(error, "parameter", None)) from error
-
-
-class _View:
-    """Sampling parameters of a JSON body, read like the engine's own object."""
-
-    def __init__(self, parameters: dict[str, Any]) -> None:
-        self.n = parameters.get("n", 1)
-        self.prompt_logprobs = parameters.get("prompt_logprobs")
-        self.prompt_logprob_token_ids = parameters.get("prompt_logprob_token_ids")
-        self.trace_decode_token_ids = parameters.get("trace_decode_token_ids")
-        self.structured_outputs = parameters.get("structured_outputs")
-        tokens = parameters.get("max_tokens")
-        self.max_tokens = tokens if isinstance(tokens, int) else None
-
-
-def _extra_args(parsed: dict[str, Any]) -> dict[str, Any]:
-    parameters = parsed.get("sampling_params")
-    extra = parameters.get("extra_args") if isinstance(parameters, dict) else None
-    return extra if isinstance(extra, dict) else {}
+def _used(kind: str, path: str, body: bytes) -> bool:
+    """Whether the body may hold one of the fields; a form that does is refused."""
+    if kind == "form":
+        check_form(path, body)
+        return False
+    return mentions(body)
 
 
 class Replier:
@@ -191,6 +104,7 @@ class Replier:
         self.streaming = False
         self.tail = b""
         self.last = b"{}"
+        self.failed = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -222,7 +136,10 @@ class Replier:
         await self.send({"type": "http.response.body", "body": reply, "more_body": False})
 
     async def _stream(self, message: Message) -> None:
-        """Insert the report before ``[DONE]``. A chunk may end inside a line, so the last line waits."""
+        """Insert the report before ``[DONE]``, unless the stream told an error: then nothing is known of the replay.
+
+        A chunk may end inside a line, so the last line waits.
+        """
         text = self.tail + message.get("body", b"")
         more = message.get("more_body", False)
         cut = text.rfind(b"\n") + 1 if more else len(text)
@@ -230,8 +147,9 @@ class Replier:
         for line in whole.split(b"\n"):
             if line.startswith(b"data: {"):
                 self.last = line[6:]
+                self.failed |= line.startswith(b'data: {"error"')
         place = _done_at(whole)
-        if place is not None:
+        if place is not None and not self.failed:
             whole = whole[:place] + report.event(self.last, await self._value()) + whole[place:]
         await self.send({**message, "body": whole})
 
@@ -292,10 +210,17 @@ def _path(scope: Scope) -> str:
     return path.rstrip("/") or "/"
 
 
-def _is_json(scope: Scope) -> bool:
-    """Routes that take JSON refuse another content type themselves; without one they may still read the body."""
+def _kind(scope: Scope) -> str | None:
+    """``json`` or ``form``; None for what is not looked at.
+
+    Routes that take JSON refuse another content type themselves; without one they may still read the body.
+    """
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return None
     kind = _header(scope["headers"], b"content-type").lower()
-    return not kind or b"json" in kind
+    if not kind or b"json" in kind:
+        return "json"
+    return "form" if b"form" in kind else None
 
 
 def _header(headers: Any, name: bytes) -> bytes:

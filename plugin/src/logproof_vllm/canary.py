@@ -75,7 +75,10 @@ async def run(engine: Any, tokenizer: Any) -> None:
 
 
 def run_offline(llm: Any) -> None:
-    """Run against an offline ``LLM``; its enforced requests are refused until this passed."""
-    prompt, params, ids = _request(llm.llm_engine.vllm_config, llm.get_tokenizer())
-    replies = llm.generate([{"prompt_token_ids": prompt}], params, use_tqdm=False)
-    _conclude(ids, replies[0].outputs[0])
+    """Run against an offline ``LLM``; its enforced requests are refused until this passed. Raises nothing either."""
+    try:
+        prompt, params, ids = _request(llm.llm_engine.vllm_config, llm.get_tokenizer())
+        replies = llm.generate([{"prompt_token_ids": prompt}], params, use_tqdm=False)
+        _conclude(ids, replies[0].outputs[0])
+    except Exception as error:
+        STATUS.canary = f"{type(error).__name__}: {error}"

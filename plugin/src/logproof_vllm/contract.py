@@ -37,6 +37,11 @@ class Surface:
     def path(self) -> str:
         return f"{self.module}:{self.name}"
 
+    @property
+    def in_wheel(self) -> bool:
+        """Whether vLLM's own wheel holds it; what it depends on is checked where it is installed."""
+        return self.module.startswith("vllm.")
+
 
 _OWN_REPLAY = "vLLM enforces ids itself on both runners and resumes after the list"
 _OWN_MODE = "SamplingParams has a logprobs mode of its own"
@@ -96,6 +101,8 @@ SURFACE: tuple[Surface, ...] = (
                                          "max_chunks")),
     Surface("vllm.plugins.endpoint_plugins.interface", "EndpointPlugin", "middleware, canary, status", "never",
             fields=("attach_router", "init_state"), since=(0, 26)),
+    Surface("fastapi", "FastAPI.add_middleware", "no route drops a field, endpoint plugin or not", "never",
+            ("middleware_class",)),
     Surface(_V2, "Sampler.add_request", "enforced ids on V2", _OWN_REPLAY, ("req_idx",), since=(0, 31), loads=False),
     Surface(_V2, "Sampler.sample", "row-wise modes on V2", _OWN_MODE, ("logits",), since=(0, 31), loads=False),
     Surface(_V2, "Sampler.__call__", "row-wise modes on V2", _OWN_MODE, ("logits", "input_batch"), since=(0, 31),

@@ -30,7 +30,8 @@ import logging
 from typing import Any
 
 from logproof_vllm import __version__, canary, contract, fields, settings, v2
-from logproof_vllm.asgi import GENERATE_PATH, SERVED_PATHS, Middleware
+from logproof_vllm.asgi import Middleware
+from logproof_vllm.body import GENERATE_PATH, SERVED_PATHS
 from logproof_vllm.runtime import PASSED, STATUS, binding_of
 
 logger = logging.getLogger("vllm.logproof")

@@ -14,6 +14,7 @@ Twice equals once: a hooked function carries a mark.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import secrets
 from collections.abc import Callable, Mapping
@@ -62,13 +63,11 @@ def wrap_to_sampling_params(original: Callable[..., Any]) -> Callable[..., Any]:
         if not any(payload.get(name) is not None for name in fields.FIELDS):
             return original(self, *args, **kwargs)
         binding = ready()
-        replay = read_fields(payload, binding)
+        replay = _already_read() or read_fields(payload, binding)
         params = original(self, *args, **kwargs)
         if replay is None:
             return params
         check_request(self, replay)
-        if replay.ids and not _max_tokens_given():
-            params.max_tokens = len(replay.ids)
         return attach(params, replay, binding)
 
     setattr(to_sampling_params, MARK, True)
@@ -119,9 +118,15 @@ def ready() -> Binding:
 def read_fields(payload: Mapping[str, Any], binding: Binding) -> fields.Replay | None:
     """Parse with the engine's vocabulary; a fault becomes the server's validation error."""
     try:
-        return fields.parse(payload, binding.vocabulary, STATUS.limits)
+        return fields.parse(payload, binding.vocabulary, limits_for(binding))
     except fields.FieldError as error:
         raise refuse(str(error), error.field) from error
+
+
+def limits_for(binding: Binding) -> fields.Limits:
+    """The ceilings of this server; no list can be longer than the model's length."""
+    limits = STATUS.limits
+    return dataclasses.replace(limits, tokens=min(limits.tokens, binding.max_model_len))
 
 
 def attach(params: Any, replay: fields.Replay, binding: Binding) -> Any:
@@ -168,7 +173,8 @@ def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
     check_fits(1, len(replay.ids), binding)
     if params.max_tokens is not None and params.max_tokens < len(replay.ids):
         raise refuse(
-            f"max_tokens={params.max_tokens} would cut the {len(replay.ids)} enforced tokens; raise it or leave it out",
+            f"max_tokens: {params.max_tokens} would cut the {len(replay.ids)} enforced tokens; raise it or leave it "
+            f"out, and let prompt and list fit the model's length of {binding.max_model_len}",
             "max_tokens",
         )
     if binding.runner == "v2" and params.structured_outputs is not None:
@@ -277,10 +283,10 @@ def _extras(request: Any) -> Mapping[str, Any]:
     return getattr(request, "model_extra", None) or {}
 
 
-def _max_tokens_given() -> bool:
-    """Whether the body set a length; without the middleware nothing is enforced, so no other case exists."""
+def _already_read() -> fields.Replay | None:
+    """What the middleware read from this request's body."""
     current = report.CURRENT.get()
-    return current is not None and current.max_tokens_given
+    return current.parsed if current is not None else None
 
 
 def _refuse_smuggled(arguments: object, parameter: str) -> None:

@@ -37,10 +37,11 @@ def _record(tag: str, position: int) -> None:
 
 
 class Guard:
-    """A grammar of one enforced request: the backend's own until the first refusal."""
+    """A grammar of one enforced request: the backend's own until the first refusal. ``make`` compiles it."""
 
-    def __init__(self, inner: Any, tag: str) -> None:
-        self.inner = inner
+    def __init__(self, make: Callable[[], Any], tag: str) -> None:
+        self.make = make
+        self.inner = make()
         self.tag = tag
         self.accepted = 0
         self.off = False
@@ -74,9 +75,13 @@ class Guard:
         return not self.off and bool(self.inner.is_terminated())
 
     def reset(self) -> None:
-        self.off = False
+        """Back to the beginning. After a refusal the grammar is compiled anew: guidance's stays in its error state."""
         self.accepted = 0
-        self.inner.reset()
+        if self.off:
+            self.off = False
+            self.inner = self.make()
+        else:
+            self.inner.reset()
 
 
 def install() -> None:
@@ -96,14 +101,15 @@ def _utility(core: Any, tag: str) -> int | None:
     return off_at(tag)
 
 
-def wrap_create(original: Callable[..., Any], guard: Callable[[Any, str], Any]) -> Callable[..., Any]:
+def wrap_create(original: Callable[..., Any], guard: Callable[[Callable[[], Any], str], Any]) -> Callable[..., Any]:
     """Guard the grammars of enforced requests."""
 
     @functools.wraps(original)
     def _create_grammar(self: Any, request: Any) -> Any:
-        made = original(self, request)
         plan = canonical.read(request.sampling_params)
-        return guard(made, plan.tag) if plan is not None and plan.ids else made
+        if plan is None or not plan.ids:
+            return original(self, request)
+        return guard(lambda: original(self, request), plan.tag)
 
     setattr(_create_grammar, MARK, True)
     return _create_grammar

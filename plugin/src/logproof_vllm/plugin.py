@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from logproof_vllm import __version__, contract, frontend, grammar, mq, settings, stops, v1, v2
+from logproof_vllm import __version__, asgi, contract, frontend, grammar, mq, settings, stops, v1, v2
 from logproof_vllm.runtime import STATUS
 
 logger = logging.getLogger("vllm.logproof")
@@ -38,6 +38,7 @@ def register() -> None:
     for problem in contract.check():
         STATUS.add_problem(problem)
     frontend.install()
+    asgi.install()
     mq.install(settings.max_chunks())
     if not STATUS.problems:
         _install_engine_hooks()

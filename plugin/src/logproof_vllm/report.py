@@ -7,6 +7,7 @@ gains one event with empty ``choices`` before ``[DONE]``.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,15 +16,17 @@ from logproof_vllm.fields import ModeChoice, Replay
 
 DONE = b"data: [DONE]"
 
+logger = logging.getLogger("vllm.logproof")
+
 
 @dataclass
 class Report:
     """Filled while the request is prepared; read when the reply is written.
 
-    ``max_tokens_given`` is from the body itself: the completions model writes its default of 16 into the request.
+    ``parsed`` is what the body asked for; ``replay`` is set once the engine's parameters carry it.
     """
 
-    max_tokens_given: bool = False
+    parsed: Replay | None = None
     replay: Replay | None = None
     mode: str = ""
     tag: str = ""
@@ -34,6 +37,8 @@ class Report:
         self.mode = replay.mode.mode or default_mode
         self.tag = tag
         self.grammar = grammar
+        if replay.mode.source == "inferred":
+            logger.info("logprobs_mode %s inferred from %s", self.mode, dict(replay.mode.evidence))
 
 
 CURRENT: ContextVar[Report | None] = ContextVar("logproof_report", default=None)

@@ -1,4 +1,5 @@
-"""Starts and stops a real server on the CPU; SmolLM2 in float32.
+"""Starts and stops a real server on the CPU; SmolLM2 in float32. One way is vLLM's own module, the other the launcher
+`logproof engine start --plugin`.
 
 Needs the engine packages and the prepared model (``LOGPROOF_MODEL``, or where `logproof demo` prepares it).
 """
@@ -59,6 +60,30 @@ def engine(log: Path, environment: Mapping[str, str], flags: Sequence[str] = ())
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def launched(folder: Path, flags: Sequence[str]) -> Iterator[str]:
+    """The same server by `logproof engine start --plugin`; `folder` keeps the launcher's records and the log."""
+    port = free_port()
+    environment = {**os.environ, **ENVIRONMENT, "XDG_STATE_HOME": str(folder)}
+    given = ["--name", "live", "--served-name", "smollm2", "--dtype", "float32", "--port", str(port), "--plugin"]
+    passed_on = [flag for flag in (*FLAGS[2:], *flags) if flag != "--enforce-eager"]
+    started = logproof(environment, "engine", "start", MODEL, *given, "--", *passed_on)
+    try:
+        if started.returncode != 0:
+            pytest.fail(f"logproof engine start: {started.stdout[-1000:]}{started.stderr[-3000:]}")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        logproof(environment, "engine", "stop", "live")
+
+
+def logproof(environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """The client's command, run as a user runs it."""
+    script = Path(sys.executable).with_name("logproof")
+    return subprocess.run(
+        [str(script), *words], capture_output=True, text=True, timeout=READY_SECONDS * 2, check=False, env=environment
+    )
 
 
 def wait_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -50,6 +50,12 @@ def get(url: str, path: str) -> Any:
         return json.loads(reply.read() or b"null")
 
 
+def healthy(url: str) -> None:
+    """The server lives and answers an ordinary request."""
+    get(url, "/health")
+    assert ids_of(ask(url, TEXT, prompt=PROMPT, max_tokens=1, temperature=0, return_token_ids=True))
+
+
 def ids_of(reply: Any) -> list[int]:
     return list(reply["choices"][0]["token_ids"])
 

@@ -21,7 +21,7 @@ from vllm.v1.sample.logits_processor import (  # noqa: E402
 )  # fmt: skip
 from vllm.v1.sample.sampler import Sampler  # noqa: E402
 
-from logproof_vllm import canonical, trial, v1  # noqa: E402
+from logproof_vllm import canonical, trial, v1, v2  # noqa: E402
 
 VOCAB = 32
 
@@ -88,6 +88,12 @@ def test_past_the_end_the_row_is_free() -> None:
     assert out.sampled_token_ids.item() == int(data[0].argmax())
 
 
+def test_placeholders_of_tokens_under_way_count_as_positions() -> None:
+    """Under async scheduling the engine's list holds -1 for tokens that are not back from the device yet."""
+    out = forward(rows((params((7, 9, 11)), [-1, -1]), (params((7, 9)), [7, -1])), logits(2))
+    assert out.sampled_token_ids.flatten().tolist() == [11, int(logits(2)[1].argmax())]
+
+
 @pytest.mark.parametrize("default", ["raw_logprobs", "processed_logprobs"])
 def test_mixed_rows_equal_their_own_runs(default: str) -> None:
     """Each row of a mixed batch reports what a batch in that mode reports, and samples what it would have."""
@@ -151,6 +157,20 @@ def test_the_wraps_never_wait_for_the_device(no_sync: None, monkeypatch: pytest.
     sampled, reported = sample(sampler, data, metadata)
     assert sampled.shape == (2,)
     assert reported.shape == (2, VOCAB)
+
+
+def test_v2_picks_rows_without_waiting_for_the_device(no_sync: None) -> None:
+    """The stand-in cuts the logits in place, as V2's top-k does when no processor made a copy."""
+
+    def cut(self: Any, logits: Any) -> tuple[Any, Any]:
+        return logits.argmax(-1), logits.masked_fill_(logits < logits.amax(-1, keepdim=True), float("-inf"))
+
+    data = logits(3)
+    sampler = SimpleNamespace(**{v2._MIX: [True, False, True]})
+    _, picked = v2.wrap_sample(cut)(sampler, data.clone())
+    for row, mine in enumerate((True, False, True)):
+        want = data[row].masked_fill(data[row] < data[row].amax(), float("-inf")) if mine else data[row]
+        assert torch.equal(picked[row], want)
 
 
 def test_transfers_are_one_a_step_and_none_for_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,21 @@
 """Model Runner V2 through Triton's interpreter (0.3 s a token): enforcement, resumption, stops, modes, refusals.
 
-The interpreter cannot run the top-k/top-p and grammar kernels, so these cases use temperature and penalties only.
+The interpreter cannot run the grammar kernel; for top-k and top-p the shim puts vLLM's torch code in place of theirs.
+The cache holds four blocks of 128 tokens and a step takes 64 tokens, so long prompts are prefilled in pieces and
+requests are preempted.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import plugin_wire as wire
+import psutil
 import pytest
 from plugin_engine import PLUGIN, engine
 from plugin_wire import PROMPT, TEXT, ask, get, ids_of, logprobs_of, post
@@ -23,7 +28,9 @@ NOISE = 1e-4
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     environment = {**PLUGIN, "PYTHONPATH": str(SHIM), "VLLM_MQ_MAX_CHUNKS": "3"}
-    with engine(tmp_path_factory.mktemp("v2") / "log", environment, ["--max-num-seqs", "8"]) as url:
+    small = ["--max-num-seqs", "8", "--max-model-len", "256", "--num-gpu-blocks-override", "5",
+             "--max-num-batched-tokens", "64"]  # fmt: skip
+    with engine(tmp_path_factory.mktemp("v2") / "log", environment, small) as url:
         yield url
 
 
@@ -78,8 +85,67 @@ def test_modes_mix_in_one_batch(server: str) -> None:
     assert max(abs(a - b) for a, b in zip(mixed[1], mixed[2], strict=True)) > 0.1
 
 
+def test_top_k_and_top_p_in_mixed_modes(server: str) -> None:
+    """Processed rows are distributions over what survived; raw rows do not see the masks; ids are sampled as stock."""
+    body: dict[str, Any] = {"prompt": PROMPT, "logprobs": 6, "temperature": 0.8, "top_k": 4, "top_p": 0.95, "seed": 3,
+                            "max_tokens": 3, "return_token_ids": True}  # fmt: skip
+    plain, raw, processed = (
+        ask(server, TEXT, **body, **more)
+        for more in ({}, {"logprobs_mode": "raw_logprobs"}, {"logprobs_mode": "processed_logprobs"})
+    )
+    assert ids_of(plain) == ids_of(raw) == ids_of(processed)
+    assert logprobs_of(plain) == logprobs_of(raw)
+    for row in processed["choices"][0]["logprobs"]["top_logprobs"]:
+        assert math.isclose(sum(math.exp(value) for value in row.values()), 1.0, abs_tol=1e-5)
+    replay = ask(server, TEXT, **{**body, "seed": 4, "enforced_token_ids": ids_of(plain)})
+    assert ids_of(replay) == ids_of(plain)
+    assert max(abs(a - b) for a, b in zip(logprobs_of(replay), logprobs_of(plain), strict=True)) <= NOISE
+
+
+def test_preempted_and_chunked_requests_replay_exactly(server: str) -> None:
+    """Three prompts of 124 tokens outgrow their blocks in a cache of four; the engine counts the preemptions."""
+    before = preemptions(server)
+    lists = [[100 + row, 2, 30000, 17, 45000, 0, 7, 9 + row] for row in range(3)]
+    bodies = [
+        {"prompt": [504 + row, *range(300, 423)], "enforced_token_ids": ids, "logprobs": 1, "return_token_ids": True}
+        for row, ids in enumerate(lists)
+    ]
+    for reply, ids in zip(wire.together(server, [(TEXT, body) for body in bodies]), lists, strict=True):
+        assert ids_of(reply) == ids
+        assert all(math.isfinite(value) and value < 0 for value in logprobs_of(reply))
+    assert preemptions(server) > before
+
+
+def preemptions(server: str) -> float:
+    with urllib.request.urlopen(f"{server}/metrics", timeout=60) as reply:
+        lines = reply.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:num_preemptions_total"))
+
+
 def test_what_is_not_covered_is_refused_with_the_fix(server: str) -> None:
     status, reply = post(server, TEXT, prompt=PROMPT, enforced_token_ids=[5], structured_outputs={"regex": "[0-9]"})
     assert status == 400
     assert "VLLM_USE_V2_MODEL_RUNNER=0" in reply["error"]["message"]
     assert post(server, TEXT, prompt=PROMPT, enforced_token_ids=[49152])[0] == 400
+
+
+def test_a_killed_server_leaves_no_process_and_no_ring_behind(server: str) -> None:
+    """The last test of this server: its first process is killed in the middle of a replay."""
+    port = server.rpartition(":")[2]
+    leader = next(one for one in psutil.process_iter(["cmdline"]) if port in (one.info["cmdline"] or ()))
+    family = [leader, *leader.children(recursive=True)]
+    rings = {path for path in Path("/dev/shm").glob("psm_*") if used_by(path, family)}
+    assert rings
+    body = {"model": "smollm2", "prompt": PROMPT, "enforced_token_ids": [28] * 100, "stream": True}
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(server + TEXT, data=json.dumps(body).encode(), headers=headers)
+    with urllib.request.urlopen(request, timeout=300) as reply:
+        assert reply.readline().startswith(b"data: {")
+        leader.kill()
+    _, left = psutil.wait_procs(family, timeout=120)
+    assert not left
+    assert not [path for path in rings if path.exists()]
+
+
+def used_by(path: Path, family: list[psutil.Process]) -> bool:
+    return any(str(path) in Path(f"/proc/{one.pid}/maps").read_text() for one in family)

@@ -1,0 +1,198 @@
+"""What the middleware does with the body of a POST request: look for the fields, refuse, or hand on a changed body.
+
+| path | what happens to the fields |
+|---|---|
+| /v1/chat/completions, /v1/completions | read here and left in the body; an unset length becomes the list's |
+| /inference/v1/generate | checked, then moved into ``sampling_params.extra_args`` |
+| every other path | refused: it would drop them and answer as if nothing had been asked |
+
+Refused too, on every path: the fields inside an object where servers drop or bend them, and names that only look like
+a field. A refusal is a :class:`BodyError`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logproof_vllm import canonical, fields, frontend, report
+from logproof_vllm.runtime import STATUS, Binding
+
+# The names of the length on each route: completions ignores the second one.
+LENGTHS = {"/v1/chat/completions": ("max_tokens", "max_completion_tokens"), "/v1/completions": ("max_tokens",)}
+MODEL_PATHS = tuple(LENGTHS)
+GENERATE_PATH = "/inference/v1/generate"
+SERVED_PATHS = (*MODEL_PATHS, GENERATE_PATH)
+
+_PREFIX = "enforced"
+_NAMES = re.compile(rb'"(?:enforced\w*|logprobs_mode|logproof)"')
+# An ASCII character spelled as an escape, or a body that is not UTF-8: names could hide from a search of bytes.
+_HIDDEN = re.compile(rb"\\u00[2-7][0-9a-fA-F]")
+_FORM = re.compile(rb'(?:name="?|^|&)(enforced_[a-z_]+|logprobs_mode)["=\r\n;]')
+# Objects inside a body: servers ignore unknown names in them, and vllm_xargs turns true into 1.
+_NESTS = ("sampling_params", "extra_args", "extra_body", "vllm_xargs")
+
+
+class BodyError(Exception):
+    """The body cannot be served; becomes a 400."""
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+def mentions(body: bytes) -> bool:
+    """True when a JSON body may hold one of the fields as a key."""
+    return b"\x00" in body or any(pattern.search(body) is not None for pattern in (_NAMES, _HIDDEN))
+
+
+def check_form(path: str, body: bytes) -> None:
+    """Forms carry audio; no route that takes them enforces anything. Raises :class:`BodyError`."""
+    found = _FORM.search(body)
+    if found is not None:
+        raise _not_here(found[1].decode(), path)
+
+
+def prepare(path: str, body: bytes, current: report.Report) -> bytes:
+    """The body to hand on; `body` itself when no field is set. Raises :class:`BodyError`."""
+    parsed = _parse(body)
+    if parsed is None:
+        return body
+    _check_places(parsed)
+    given = [name for name in fields.FIELDS if parsed.get(name) is not None]
+    arguments = _extra_args(parsed) if path == GENERATE_PATH else {}
+    if canonical.KEY in arguments:
+        raise BodyError(f"sampling_params.extra_args: {canonical.KEY} is not a field of requests", "extra_args")
+    if not given and not any(name in arguments for name in fields.FIELDS):
+        return body
+    if len(body) > STATUS.limits.body_bytes:
+        raise BodyError(f"the body has {len(body)} bytes; the ceiling with {given} is {STATUS.limits.body_bytes}")
+    if path not in SERVED_PATHS:
+        raise _not_here(given[0], path)
+    changed = _model_body(parsed, current, LENGTHS[path]) if path in LENGTHS else _generate_body(parsed, current)
+    return _dump(parsed) if changed else body
+
+
+def _parse(body: bytes) -> dict[str, Any] | None:
+    """The object in `body`; None for other JSON and for none, about which the server says itself what is wrong."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return None
+    except RecursionError:
+        raise BodyError("the body is nested too deep") from None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _dump(parsed: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(parsed).encode()
+    except RecursionError:
+        raise BodyError("the body is nested too deep") from None
+
+
+def _not_here(name: str, path: str) -> BodyError:
+    return BodyError(f"{name}: {path} cannot enforce it; use {', '.join(SERVED_PATHS)}", name)
+
+
+def _check_places(parsed: Mapping[str, Any]) -> None:
+    for name, value in parsed.items():
+        if name.startswith(_PREFIX) and name not in fields.FIELDS and value is not None:
+            raise BodyError(f"{ascii(name)[:60]}: no such field; the fields are {', '.join(fields.FIELDS)}")
+    for nest in _NESTS:
+        inner = parsed.get(nest)
+        for name in (canonical.KEY, *fields.FIELDS):
+            if isinstance(inner, dict) and inner.get(name) is not None:
+                raise BodyError(f"{nest}.{name}: send {name} at the top level of the body", nest)
+
+
+def _model_body(parsed: dict[str, Any], current: report.Report, lengths: Sequence[str]) -> bool:
+    """Read the fields for the request models, which are asked for parameters later, and set an unset length.
+
+    With the length in the body the server's own sums say how much room the prompt leaves, before any reply begins.
+    Returns whether `parsed` changed.
+    """
+    replay = _read(parsed, {}, binding())
+    current.parsed = replay
+    if replay is None or not replay.ids:
+        return False
+    if any(parsed.get(name) is not None for name in lengths):
+        return False
+    parsed["max_tokens"] = len(replay.ids)
+    return True
+
+
+def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
+    """Put the canonical entry into the sampling parameters of /inference/v1/generate."""
+    parameters = parsed.get("sampling_params")
+    if not isinstance(parameters, dict):
+        raise BodyError("sampling_params: must be an object", "sampling_params")
+    engine = binding()
+    replay = _read(parsed, parameters, engine)
+    for name in fields.FIELDS:
+        parsed.pop(name, None)
+    if replay is None:
+        return True
+    prompt = parsed.get("token_ids")
+    _check_generate(parameters, replay, engine, len(prompt) if isinstance(prompt, list) else 0)
+    tag = secrets.token_hex(8)
+    entry: canonical.Entry = {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": tag}
+    extra = {key: value for key, value in (parameters.get("extra_args") or {}).items() if key not in fields.FIELDS}
+    parameters["extra_args"] = {**extra, canonical.KEY: entry}
+    current.fill(replay, engine.default_mode, tag, parameters.get("structured_outputs") is not None)
+    return True
+
+
+def binding() -> Binding:
+    """The bound engine. Raises :class:`BodyError` while the plugin serves nothing."""
+    reason = STATUS.refusal()
+    if reason is not None or STATUS.binding is None:
+        raise BodyError(reason or "logproof knows no engine yet; try again when the server is ready")
+    return STATUS.binding
+
+
+def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -> fields.Replay | None:
+    inner = {k: v for k, v in (parameters.get("extra_args") or {}).items() if k in fields.FIELDS and v is not None}
+    outer = {k: v for k, v in parsed.items() if k in fields.FIELDS and v is not None}
+    twice = sorted(set(inner) & set(outer))
+    if twice:
+        raise BodyError(f"{twice[0]}: sent twice; send it at the top level only", twice[0])
+    try:
+        return fields.parse({**outer, **inner}, engine.vocabulary, frontend.limits_for(engine))
+    except fields.FieldError as error:
+        raise BodyError(str(error), error.field) from error
+
+
+def _check_generate(parameters: dict[str, Any], replay: fields.Replay, engine: Binding, prompt: int) -> None:
+    """A stream answers 200 before the engine checks anything, so every refusal must come from here."""
+    if replay.ids and parameters.get("max_tokens") is None:
+        parameters["max_tokens"] = len(replay.ids)
+    try:
+        frontend.check_engine(replay, engine)
+        frontend.check_params(_View(parameters), replay, engine)
+        frontend.check_fits(prompt, len(replay.ids), engine)
+    except Exception as error:
+        raise BodyError(str(error.args[0]), getattr(error, "parameter", None)) from error
+
+
+class _View:
+    """Sampling parameters of a JSON body, read like the engine's own object."""
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self.n = parameters.get("n", 1)
+        self.prompt_logprobs = parameters.get("prompt_logprobs")
+        self.prompt_logprob_token_ids = parameters.get("prompt_logprob_token_ids")
+        self.trace_decode_token_ids = parameters.get("trace_decode_token_ids")
+        self.structured_outputs = parameters.get("structured_outputs")
+        tokens = parameters.get("max_tokens")
+        # Another kind of number is no length here: the server may round it after this check.
+        self.max_tokens = tokens if type(tokens) is int else -1
+
+
+def _extra_args(parsed: dict[str, Any]) -> dict[str, Any]:
+    parameters = parsed.get("sampling_params")
+    extra = parameters.get("extra_args") if isinstance(parameters, dict) else None
+    return extra if isinstance(extra, dict) else {}
