@@ -19,7 +19,7 @@ from logproof.verify import policy as policies
 from logproof.verify.artifact import Artifact
 from logproof.verify.verdict import Verdict
 from verify.builders import policy
-from verify.test_live_parts import PINS, captured
+from verify.parts import PINS, captured
 from verify.tiny import TINY_VOCAB, Tiny, open_tiny, serve
 
 Document = dict[str, Any]
@@ -106,6 +106,7 @@ MALFORMED: dict[str, Callable[[Document], None]] = {
     "top_p of 2": put("sampling/top_p", 2.0),
     "min_p of 5": put("sampling/min_p", 5.0),
     "seed of another derivation": put("sampling/seed/value", 3),
+    "a bias on a word": put("sampling/logit_bias", {"cat": 1.0}),
     "a source without a value": put("sampling/sources", {"seed": "operator"}),
 }
 """Edits that S0a must find: sealed again, so that no digest tells."""

@@ -97,12 +97,38 @@ def _decode_plan(artifact: Artifact, connection: Connection, made: Plan) -> Plan
     told = facts.has_plugin("logprobs_mode")
     if made.mode == "processed" and not (told or facts.logprobs_mode == "processed"):
         return ReplayFailure("engine_cannot_replay", "this engine cannot report processed logprobs")
+    if made.mode == "processed" and (obstacle := _unrepeatable(artifact.sampling)) is not None:
+        return ReplayFailure("engine_cannot_replay", f"processed logprobs depend on {obstacle}")
     if made.mode != "constrained":
         return made
     output = grammar.constraint(artifact.request.body, artifact.sampling.structured_output)
     if isinstance(output, str):
         return ReplayFailure("engine_cannot_replay", output)
     return msgspec.structs.replace(made, output=output)
+
+
+_REPEATED = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "logit_bias",
+)
+"""Leaves that a replay states again."""
+_NOT_REPEATED: dict[str, object] = {"bad_words": (), "allowed_ids": (), "min_tokens": 0, "structured_output": ""}
+"""Leaves that a replay does not state, and the values at which they do nothing."""
+
+
+def _unrepeatable(sampling: art.Sampling) -> str | None:
+    """What keeps a replay from the same processed distribution, or None."""
+    open_ = [name for name in (*_REPEATED, *_NOT_REPEATED) if getattr(sampling, name) is None]
+    if open_:
+        return f"{open_[0]}, which is unresolved"
+    acts = [name for name, neutral in _NOT_REPEATED.items() if getattr(sampling, name) != neutral]
+    return f"{acts[0]}, which a replay does not repeat" if acts else None
 
 
 async def replay(
@@ -269,6 +295,7 @@ def _enforced(
         top_k=(claimed.top_k or -1) if processed else None,
         frequency_penalty=claimed.frequency_penalty if processed else None,
         presence_penalty=claimed.presence_penalty if processed else None,
+        logit_bias={int(k): v for k, v in (claimed.logit_bias or {}).items()} or None if processed else None,
         stop=(),
     )
     options: dict[str, object] = {"ignore_eos": True, "min_tokens": 0, "stop_token_ids": []}

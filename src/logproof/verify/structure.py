@@ -107,6 +107,8 @@ def _sampling(a: Artifact) -> Iterator[Fault]:
         value = getattr(a.sampling, name)
         if value is not None and not (math.isfinite(value) and low <= value <= high):
             yield from _bad(f"sampling.{name}", f"{value} is not in {low}..{high}")
+    if any(not (k.isdecimal() and math.isfinite(v)) for k, v in (a.sampling.logit_bias or {}).items()):
+        yield from _bad("sampling.logit_bias", "has a key that is no token id, or a value that is not finite")
     odd = [name for name in a.sampling.sources if name in (*a.sampling.unresolved(), "seed", "sources")]
     odd += [name for name in a.sampling.sources if name not in a.sampling.__struct_fields__]
     if odd:
