@@ -20,6 +20,7 @@ from logproof.verify import calibration, files, report
 from logproof.verify.artifact import Artifact
 from logproof.verify.calibration import Aim, Honest
 from logproof.verify.capture import Prompt, capture_one, prompts
+from logproof.verify.defaults import stated
 from logproof.verify.judge import judge
 from logproof.verify.parallel import in_order
 from logproof.verify.policy import Policy
@@ -103,6 +104,11 @@ def test_what_a_foreign_endpoint_cannot_pin_stays_unresolved(fake: FakeServer) -
     got = judge(made, run(replayed(fake, made)), TINY_POLICY, NOW)
     assert got.status == "inconclusive"
     assert "unresolved" in " ".join(got.reasons)
+    off = {"bad_words": [], "allowed_ids": [], "stop_token_ids": [], "min_tokens": 0, "ignore_eos": True}
+    told = stated({"top_k": 0, "min_p": 0, "repetition_penalty": 1, **off})
+    whole = one(fake, msgspec.structs.replace(PINS, defaults=told), facts(engine="openai"))
+    assert (whole.sampling.unresolved(), whole.sampling.sources["min_p"]) == ((), "operator")
+    assert judge(whole, run(replayed(fake, whole)), TINY_POLICY, NOW).status == "valid"
 
 
 def test_fixed_format_is_recorded_with_its_step(fake: FakeServer) -> None:

@@ -109,6 +109,7 @@ def audit(
     runner: ways.Runner = None,
     device: ways.Device = None,
     profile: ways.Profile = None,
+    default: ways.DefaultValues = None,
     dialect: opt.DialectName = "auto",
     concurrency: ways.Concurrency = 4,
     model_name: opt.ModelName = None,
@@ -122,7 +123,8 @@ def audit(
     """Capture a sample from a provider, verify it on a trusted engine, and report. Exit codes as `verify`."""
     given, rules = ways.prompts(file), ways.policy(policy)
     before = _audit(previous) if previous is not None else None
-    pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, rules.k, nonce)
+    gaps = ways.defaults(None, default)[1]
+    pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, rules.k, nonce, gaps=gaps)
     asked = opt.connection(dialect, model_name, key_env=key_env, timeout=timeout, concurrency=concurrency, texts=False)
     here = opt.connection("auto", trusted_name, timeout=timeout, concurrency=concurrency, texts=False)
     about = ways.ClaimOptions(claim or rules.model_id, dtype, runner, device, profile, None)

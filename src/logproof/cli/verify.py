@@ -49,6 +49,7 @@ def capture(
     device: ways.Device = None,
     profile: ways.Profile = None,
     eos_id: ways.EosIds = None,
+    default: ways.DefaultValues = None,
     concurrency: ways.Concurrency = 4,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
@@ -60,7 +61,8 @@ def capture(
     Exit 1 where the endpoint failed on some prompts; the others are recorded.
     """
     given = ways.prompts(file)
-    pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce, fixed=fixed)
+    gaps = ways.defaults(None, default)[1]
+    pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce, fixed=fixed, gaps=gaps)
     options = opt.connection(
         dialect, model_name, key_env=key_env, header=header, timeout=timeout, concurrency=concurrency, texts=False
     )

@@ -133,12 +133,21 @@ def method(name: str) -> Asked:
     return known[name]
 
 
-def pins(sampler: Sampler, max_tokens: int, width: int, nonce: str | None, *, fixed: bool = False) -> Pins:
-    """What every call of a command asks for; without a nonce, a random one."""
+def pins(
+    sampler: Sampler,
+    max_tokens: int,
+    width: int,
+    nonce: str | None,
+    *,
+    fixed: bool = False,
+    gaps: Defaults | None = None,
+) -> Pins:
+    """What every call of a command asks for; without a nonce, a random one. gaps: stated defaults of the endpoint."""
     return Pins(
         sampler=sampler,
         max_tokens=max_tokens,
         k=width,
         nonce=nonce or secrets.token_hex(8),
         denominator=1024 if fixed else None,
+        defaults=gaps or Defaults(),
     )

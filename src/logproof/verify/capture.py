@@ -27,6 +27,7 @@ from logproof.ir.request import Sampling as AskedSampling
 from logproof.models.connect import Connection
 from logproof.verify import artifact as art
 from logproof.verify.artifact import Artifact, Claim, Sampling
+from logproof.verify.defaults import Defaults, resolve
 from logproof.verify.parallel import in_order
 from logproof.verify.recording import Setting, from_call
 from logproof.verify.support import Sampler
@@ -88,7 +89,10 @@ def _prompt(line: bytes, where: str, number: int) -> Prompt:
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
-    """What every call asks for. k: width of the recorded rows. nonce: seeds derive from it; None asks for no seed."""
+    """What every call asks for. k: width of the recorded rows. nonce: seeds derive from it; None asks for no seed.
+
+    defaults: what the endpoint takes for leaves that its wire cannot carry, as far as an operator states it.
+    """
 
     sampler: Sampler = Sampler(1.0)
     max_tokens: int = 128
@@ -97,6 +101,7 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
     denominator: int | None = None
+    defaults: Defaults = Defaults()
 
 
 BATCH = 64
@@ -125,7 +130,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
     request = Request(connection.model, prompt.input, sampling=asked, scoring=Scoring(sampled=pins.k), options=options)
     known = tuple(_pinned(connection.facts.engine))
     derivation = None if pins.nonce is None else art.Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
-    return request, Sampling(
+    told = Sampling(
         temperature=pins.sampler.temperature,
         top_p=pins.sampler.top_p,
         top_k=pins.sampler.top_k if native else None,
@@ -145,6 +150,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
         seed=None if seed is None else art.Seed(value=seed, origin="derived", derivation=derivation),
         sources={**dict.fromkeys(known, "request"), **dict.fromkeys(("logit_bias", *_FIXED[native]), "protocol")},
     )
+    return request, resolve(told, pins.defaults)
 
 
 _FIXED: dict[bool, tuple[str, ...]] = {True: ("bad_words", "allowed_ids"), False: ()}
