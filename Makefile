@@ -18,7 +18,7 @@ SGLANG := $(VENV)/.sglang
 GATEWAY := .venv-gateway
 GATED  := $(GATEWAY)/.ready
 
-.PHONY: demo test test-fast lint format bench docs clean venv engine judge
+.PHONY: demo test test-fast lint format bench docs clean venv engine judge gateway
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -52,6 +52,7 @@ clean:
 venv: $(DEV)
 engine: $(READY)
 judge: $(JUDGED)
+gateway: $(GATED)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,11 +1,11 @@
 """Real engines for the live suite.
 
 `engine_url`: a float32 vLLM, the same for the whole session: scores on it do not depend on what else runs.
-`plugin_url`: the same with the replay plugin. `sglang_url`: an SGLang. One a test module each: one bad request can end
-an SGLang, and no more engines than needed share the machine.
+`sglang_url`: a float32 SGLang, likewise. `gateway_url`: a LiteLLM proxy in front of the vLLM. `plugin_url`: a vLLM with
+the replay plugin, one a test module, as no more engines than needed share the machine.
 
-While developing, LOGPROOF_TEST_ENGINE, LOGPROOF_TEST_PLUGIN and LOGPROOF_TEST_SGLANG name the URL of an engine that
-runs already; it is used as it is and not stopped.
+While developing, LOGPROOF_TEST_ENGINE, LOGPROOF_TEST_PLUGIN, LOGPROOF_TEST_SGLANG and LOGPROOF_TEST_GATEWAY name the
+URL of one that runs already; it is used as it is and not stopped. `exact` says whether the vLLM is ours alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.gateway import running_gateway
 from logproof.launch import EngineSpec, running_engine
 
 STUBS = Path(__file__).parent / "sglang_stubs"
@@ -35,13 +36,30 @@ def plugin_url() -> Iterator[str]:
     yield from _running("LOGPROOF_TEST_PLUGIN", spec)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sglang_url() -> Iterator[str]:
-    """Root URL of an SGLang that serves `smollm2`."""
-    spec = EngineSpec(backend="sglang", dtype="bfloat16", name=f"test-sglang-{os.getpid()}")
+    """Root URL of a float32 SGLang that serves `smollm2`."""
+    spec = EngineSpec(backend="sglang", dtype="float32", name=f"test-sglang-{os.getpid()}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGPROOF_SGLANG_STUBS", str(STUBS))
         yield from _running("LOGPROOF_TEST_SGLANG", spec)
+
+
+@pytest.fixture(scope="session")
+def gateway_url(engine_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Root URL of a LiteLLM proxy that serves `smollm2` of the vLLM; its key is fakes.gateway.KEY."""
+    given = os.environ.get("LOGPROOF_TEST_GATEWAY")
+    if given:
+        yield given.rstrip("/")
+        return
+    with running_gateway(engine_url, tmp_path_factory.mktemp("gateway")) as url:
+        yield url
+
+
+@pytest.fixture
+def exact() -> bool:
+    """Whether the vLLM of `engine_url` decodes bit-identically: this session started it, so nobody shares a batch."""
+    return "LOGPROOF_TEST_ENGINE" not in os.environ
 
 
 def _running(variable: str, spec: EngineSpec) -> Iterator[str]:

@@ -1,94 +1,37 @@
 """google_genai against a LiteLLM proxy in front of a real vLLM, the one server of this wire that runs anywhere.
 
-The proxy is no part of this project's environment, as its packages clash with the engine's. These tests start it out
-of a virtual environment of its own, and are left out where there is none:
-
-    python -m venv .venv-gateway && .venv-gateway/bin/pip install 'litellm[proxy]==1.108.7'
-
-LOGPROOF_TEST_GATEWAY names the URL of a proxy that runs already, whose key is KEY.
+The same proxy also serves the other wires, behind a key.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from logproof.errors import BadReply, ContextOverflow, MissingChannel, ModelNotFound, OutputContractError, StatusError
+from fakes.gateway import KEY
+from logproof.errors import (
+    BadReply,
+    ContextOverflow,
+    MissingChannel,
+    ModelNotFound,
+    OutputContractError,
+    RequestRefused,
+    StatusError,
+)
 from logproof.ir.facts import Facts
 from logproof.ir.message import Message, text_message
 from logproof.ir.request import Input, Output, Request, Sampling, Schedule, Scoring
 from logproof.ir.response import Response
 from logproof.ir.turn import to_message
-from logproof.models.connect import Options, connect
+from logproof.models.connect import Options, best_dialect, connect, fitting
 
-PROGRAM = Path(__file__).parents[2] / ".venv-gateway" / "bin" / "litellm"
-KEY = "logproof-local-key-0123456789abcdef"
 USER = text_message("user", "What is 2+2? Answer shortly.")
-CONFIG = """
-model_list:
-  - model_name: smollm2
-    litellm_params: {{model: hosted_vllm/smollm2, api_base: "{engine}/v1", api_key: none}}
-general_settings: {{master_key: {key}}}
-"""
-LONGEST_START_S = 120
-
-
-@pytest.fixture(scope="module")
-def gateway_url(engine_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a LiteLLM proxy that serves `smollm2` of the engine."""
-    given = os.environ.get("LOGPROOF_TEST_GATEWAY")
-    if given:
-        yield given.rstrip("/")
-        return
-    if not PROGRAM.exists():
-        pytest.skip("no LiteLLM proxy: .venv-gateway holds none and LOGPROOF_TEST_GATEWAY names none")
-    folder = tmp_path_factory.mktemp("gateway")
-    (folder / "config.yaml").write_text(CONFIG.format(engine=engine_url, key=KEY))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    quiet = {
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "LITELLM_TELEMETRY": "False",
-        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
-        "DO_NOT_TRACK": "1",
-    }
-    command = [str(PROGRAM), "--config", str(folder / "config.yaml"), "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, env={**os.environ, **quiet}, stdout=log, stderr=log)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _wait_for(f"{url}/health/liveliness", process, folder / "log")
-        yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + LONGEST_START_S
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-        else:
-            return
-    pytest.fail(f"the LiteLLM proxy did not start: {log.read_text()[-800:]}")
 
 
 def ask(url: str, *requests: Request, key: str | None = KEY) -> list[Response]:
-    """Send requests one after the other; the proxy tells nothing about itself, so nothing is probed."""
+    """Send requests one after the other, as to an endpoint of which nothing is known."""
 
     async def run() -> list[Response]:
         options = Options(dialect="google_genai", model="smollm2", key=key, facts=Facts())
@@ -155,3 +98,34 @@ def test_errors_are_typed(gateway_url: str) -> None:
         ask(gateway_url, msgspec.structs.replace(chat(), model="nope"))
     with pytest.raises(StatusError):
         ask(gateway_url, chat(), key="wrong")
+
+
+def probed(url: str, dialect: str) -> tuple[Facts, Response]:
+    """What the probe finds, and the reply to a short question over one wire."""
+
+    async def run() -> tuple[Facts, Response]:
+        async with connect(url, Options(dialect=dialect, key=KEY)) as connection:
+            return connection.facts, (await connection.client.call(chat())).response
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("dialect", ["google_genai", "openai_chat", "anthropic_messages", "openai_responses"])
+def test_the_probe_sees_a_gateway_and_each_wire_is_answered_behind_the_key(gateway_url: str, dialect: str) -> None:
+    facts, response = probed(gateway_url, dialect)
+    assert (facts.engine, facts.version, facts.models, facts.fields) == ("litellm", "1.108.7", ("smollm2",), {})
+    assert dialect in fitting(facts)
+    assert best_dialect(facts).id == "openai_chat"
+    assert response.text.strip()
+    assert (response.usage.completion or 0) > 0
+
+
+def test_what_a_gateway_may_drop_is_refused_where_nothing_would_show_it(gateway_url: str) -> None:
+    """The fields of the engine behind are not the gateway's: label scores need a proof that they are read."""
+
+    async def run() -> None:
+        async with connect(gateway_url, Options(dialect="openai_chat", key=KEY)) as connection:
+            await connection.client.call(chat(scoring=Scoring(label_ids=(1, 2))))
+
+    with pytest.raises(RequestRefused, match="does not list"):
+        asyncio.run(run())

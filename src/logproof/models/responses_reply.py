@@ -129,6 +129,14 @@ def prompt_ids(reply: Body) -> Ids | None:
     return _named(reply.input_messages, "/input_messages") if len(reply.input_messages or ()) == 1 else None
 
 
+def early_cut(request: Request, finish: Finish, usage: Usage) -> tuple[str, ...]:
+    """A note where the reply is cut before the limit that was asked: SGLang 0.5 cuts two tokens early."""
+    limit, spent = request.sampling.max_tokens, usage.completion
+    if finish.raw != "max_output_tokens" or limit is None or spent is None or spent >= limit:
+        return ()
+    return (f"the server cut at {spent} tokens, {limit} were asked",)
+
+
 def lift_choice(request: Request, reply: Body, usage: Usage, server: Server) -> Choice:
     """The only choice, whole. Raises BadReply, MissingChannel, OutputContractError."""
     parts = _parts(reply)

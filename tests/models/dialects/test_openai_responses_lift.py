@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from logproof.errors import (
@@ -57,6 +58,18 @@ def test_every_recording_is_lifted_or_refused(name: str) -> None:
     if not exchange.stream:
         items = [i for i in exchange.json()["output"] if i["type"] == "message"]
         assert response.text == "".join(i["content"][0]["text"] for i in items)
+
+
+def test_a_cut_before_the_asked_limit_is_noted() -> None:
+    """SGLang 0.5 cuts two tokens before `max_output_tokens`."""
+    exchange = load(FOLDER, "sglang_basic")
+    request, spent = request_of(exchange.request), exchange.json()["usage"]["output_tokens"]
+
+    def limited(limit: int | None) -> Request:
+        return msgspec.structs.replace(request, sampling=msgspec.structs.replace(request.sampling, max_tokens=limit))
+
+    assert lift(exchange, limited(spent + 2)).notes == (f"the server cut at {spent} tokens, {spent + 2} were asked",)
+    assert lift(exchange, limited(spent)).notes == lift(exchange, limited(None)).notes == ()
 
 
 def test_logprobs_of_vllm() -> None:

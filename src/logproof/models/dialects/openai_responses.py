@@ -164,6 +164,7 @@ class OpenAIResponses(Dialect):
             response_id=reply.id,
             session_id=reply.id if stored else None,
             metadata=dict(tier),
+            notes=responses_reply.early_cut(request, choice.finish, usage),
         )
 
     def assemble(self, events: Sequence[SseEvent]) -> bytes:
