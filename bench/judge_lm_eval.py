@@ -1,6 +1,7 @@
 """An outside judge: lm-evaluation-harness scores the same rows on the same engine, sum by sum.
 
-    make judge                                   (starts an engine, uses the shipped rows)
+    make judge                                                               (builds lm-eval's environment, no more)
+    .venv/bin/python bench/judge_lm_eval.py --model URL                      (the shipped rows)
     .venv/bin/python bench/judge_lm_eval.py --model URL --data DIR --limit 30
 
 Every option of ARC-Easy and HellaSwag rows is scored by logproof through vllm_native and by lm-eval's

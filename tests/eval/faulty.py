@@ -56,12 +56,17 @@ def run_faulty(
         assert {s.key for s in have} == set(want)
         ok = [s for s in have if s.status == "ok"]
         failed = [s for s in have if s.status == "failed"]
-        met = {s.key: _met(faulty, s.key, faults) for s in failed}
+        met = {s.key: _met(faulty, s.key, faults) for s in have}
         apart = {s.key: _apart(_numbers(faulty, s), _numbers(plain, want[s.key])) for s in ok}
+        wrong = [s for s in ok if apart[s.key] > near]
         return Told(
             kept=len(ok),
             failed=len(failed),
-            wrong=[f"{s.task} {s.row_id}: {apart[s.key]:g}" for s in ok if apart[s.key] > near],
+            wrong=[
+                f"{s.task} {s.row_id} after {met[s.key]}: "
+                + _place(_numbers(faulty, s), _numbers(plain, want[s.key]), near)
+                for s in wrong
+            ],
             apart=max(apart.values(), default=0.0),
             astray=[f"{s.reason} after {met[s.key]}" for s in failed if not _due(str(s.reason), met[s.key])],
             reasons={str(s.reason).partition(":")[0] for s in failed},
@@ -106,6 +111,16 @@ def _apart(a: Any, b: Any) -> float:
     if isinstance(a, float) and isinstance(b, float) and (a == b or math.isfinite(a - b)):
         return abs(a - b) if a != b else 0.0
     return 0.0 if a == b or (a != a and b != b) else math.inf
+
+
+def _place(a: Any, b: Any, near: float, at: str = "") -> str:
+    """The first place where two values are further apart, and both of them."""
+    keys = a if isinstance(a, dict) else range(len(a)) if isinstance(a, list) else ()
+    if type(a) is type(b) and keys and len(a) == len(b):
+        for key in keys:
+            if _apart(a[key], b[key]) > near:
+                return _place(a[key], b[key], near, f"{at}/{key}")
+    return f"{at}: {str(a)[:80]} and {str(b)[:80]}"
 
 
 def _met(store: StoreReader, key: str, faults: Faults) -> list[str]:

@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from typer.testing import CliRunner
 from logproof.cli.engine import app
 from logproof.errors import UsageError
 from logproof.launch import EngineSpec, StartFailed, running_engine, start_engine
+from logproof.launch.processes import is_alive
 from logproof.launch.registry import recorded
 
 
@@ -50,6 +54,26 @@ def test_a_failed_start_shows_the_end_of_the_log(checkpoint: str, monkeypatch: p
     failed = _run("start", checkpoint)
     assert isinstance(failed.exception, StartFailed)
     assert "RuntimeError: engine core failed, see above" in failed.stderr
+
+
+@pytest.mark.parametrize(("numbers", "code"), [([signal.SIGINT] * 2, 130), ([signal.SIGTERM], 143)])
+def test_a_signal_to_the_command_itself_leaves_nothing_running(
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch, numbers: list[signal.Signals], code: int
+) -> None:
+    monkeypatch.setenv("FAKE", "mute")
+    command = [sys.executable, "-c", "from logproof.cli.main import main; main()", "engine", "start", checkpoint]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while not (engines := recorded()):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    for number in numbers:
+        process.send_signal(number)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == code, told
+    assert "Traceback" not in told
+    assert not is_alive(engines[0].leader)
+    assert recorded() == []
 
 
 def test_following_a_log_ends_with_its_engine(checkpoint: str) -> None:
