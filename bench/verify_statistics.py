@@ -45,14 +45,14 @@ def record(seed: int, width: int) -> tuple[Columns, Columns]:
 def statistics(own: Columns, verifier: Columns, seed: int) -> float:
     """Every array statistic of one artifact; the sum keeps them from being skipped."""
     inner = seedreplay.redraw(own, SAMPLER, SPLITMIX, seed, 12, vocab_size=VOCABULARY)
-    _, scores = online.measure(own, verifier, SIGMA)
-    same = verifier.narrow(RECORDED)
+    pairs, scores = online.measure(own, verifier, SIGMA)
+    theirs = gonka.Lists(own, verifier.narrow(RECORDED), pairs.matched)
     kept = support(verifier, SAMPLER, slack=1e-6, vocab_size=VOCABULARY)
     outer = seedreplay.redraw(verifier, SAMPLER, SPLITMIX, seed, 12, kept=kept)
     drawn = sampling.outcomes(verifier, SAMPLER, kept=kept)
     bet = evalue.bins_log_e(seedreplay.margin_bins(outer), NULL)
     told = sampling.surprise(drawn)
-    total = scores["tz"] + gonka.go(own, same) + gonka.python(own, same)[0] + inner.capped() + float(bet[-1])
+    total = scores["tz"] + theirs.go + theirs.python[0] + inner.capped() + float(bet[-1])
     return total + told.entropy + float(sampling.tempered_log_e(drawn).sum())
 
 

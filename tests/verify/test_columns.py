@@ -64,20 +64,20 @@ def test_floor_bounds_every_unlisted_token(seed: int, k: int, displaced: bool) -
         raw = log_softmax(z)
         c = cols.make(ids, raw[np.arange(6), ids], rows, [[float(raw[i, t]) for t in r] for i, r in enumerate(rows)])
     truth = log_softmax(z)
-    for i, bound in enumerate(cols.floor(c)):
+    for i, bound in enumerate(c.floor):
         unlisted = [t for t in range(VOCAB) if t not in c.ids[i] and t != ids[i]]
         assert truth[i, unlisted].max() <= bound + 1e-6
 
 
 def test_floor_of_a_lone_sampled_token_is_the_mass_left() -> None:
     c = cols.make([1], [np.log(0.75)], [[1]], [[np.log(0.75)]])
-    assert cols.floor(c)[0] == pytest.approx(np.log(0.25 + cols.REST_SLACK))
+    assert c.floor[0] == pytest.approx(np.log(0.25 + cols.REST_SLACK))
 
 
 def test_floor_survives_rounded_logprobs_that_hold_all_the_mass() -> None:
     """Listed probabilities sum to more than 1 by rounding; the floor is still the least entry, not lower."""
     c = cols.make([1], [np.log(0.7501)], [[1, 2, 3]], [[np.log(0.7501), np.log(0.25), -12.0]])
-    assert cols.floor(c)[0] == pytest.approx(-12.0)
+    assert c.floor[0] == pytest.approx(-12.0)
 
 
 def test_entries_add_the_token_only_where_it_is_apart() -> None:

@@ -44,7 +44,7 @@ def test_support_is_sound(seed: int, sampler: Sampler, k: int, coarse: bool, sla
                 assert not (cut and np.isfinite(row[t]))
         assert got.log_z_low[i] <= whole + 1e-5 or open_ties
         assert got.log_z_high[i] >= whole - 1e-5 or open_ties
-        assert not got.sampled_cut()[i]
+        assert not got.sampled_cut[i]
 
 
 @quick
@@ -77,13 +77,12 @@ def test_a_greedy_sampler_has_no_support() -> None:
         support(record(logits(1, 1), [1], 3), Sampler(0.0))
 
 
-def test_sampled_scores() -> None:
+def test_an_unknown_sampled_logprob_has_no_cell() -> None:
     c = make([1, 2], [-1.0, None], [[1], [3]], [[-1.0], [-0.5]])
     got = support(c, Sampler(2.0), vocab_size=9)
-    assert got.sampled_scores()[0] == -0.5
-    assert np.isnan(got.sampled_scores()[1])
+    assert got.scores[0, got.x[0]] == -0.5
     assert got.x.tolist() == [0, -1]
-    assert not got.sampled_cut().any()
+    assert not got.sampled_cut.any()
 
 
 @quick

@@ -9,77 +9,106 @@ bound, so only the amount by which the other side's value exceeds it is evidence
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 import numpy as np
 
-from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask, floor, matches
+from logproof.verify.columns import Columns, Floats, Ids, Mask, Matches, matches, true_cells
 
 
-class Pairs(msgspec.Struct, frozen=True, eq=False):
-    """Matched entries of n positions.
+class Pairs(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Compared entries of n positions, sampled tokens included; flat arrays, one element a token and position.
 
-    Arrays [n, m] over the artifact's entries, sampled included: ids int64, NO_ID where empty; e, v: nats, NaN where
-    that side does not list the token; residual: e - v where both list it (`both`), else the part of e above the
-    verifier's floor; used: cells that carry evidence, which a censored one does only above the floor.
-    lone_rows, lone_v, lone_residual: [q], tokens that only the verifier lists and that the artifact would have listed:
-    position, v, and minus the part of v above the artifact's floor.
+    matched: the cells of both sides' `entries` that hold the same token. e, v, residual, drawn: [q], of these: both
+    logprobs in nats, e - v, whether it is the artifact's sampled token. lone_rows, lone_depths, lone_residual: of
+    tokens that one side lists above the other's floor: position, logprob, and by how much above, negative where only
+    the verifier lists it.
     """
 
-    ids: Ids
+    n: int
+    matched: Matches
     e: Floats
     v: Floats
     residual: Floats
-    used: Mask
-    both: Mask
+    drawn: Mask
     lone_rows: Ids
-    lone_v: Floats
+    lone_depths: Floats
     lone_residual: Floats
 
+    @cached_property
     def residuals(self) -> Floats:
-        """All residuals, float64 [cells], nats."""
-        return np.concatenate((self.residual[self.used], self.lone_residual))
+        """All residuals, matched ones first, float64 [cells], nats."""
+        return np.concatenate((self.residual, self.lone_residual))
 
+    @cached_property
     def depths(self) -> Floats:
         """The logprob at which each residual was found: e, or v where the artifact lacks the token."""
-        return np.concatenate((self.e[self.used], self.lone_v))
+        return np.concatenate((self.e, self.lone_depths))
+
+    @cached_property
+    def positions(self) -> Ids:
+        """The position of each residual."""
+        return np.concatenate((self.matched.rows, self.lone_rows))
+
+    @cached_property
+    def counts(self) -> Ids:
+        """Matched entries of each position, at least 1: a divisor."""
+        return np.maximum(np.bincount(self.matched.rows, minlength=self.n), 1)
+
+    def row_sums(self, weights: Floats) -> Floats:
+        """Sums over the matched entries of each position, float64 [n]."""
+        return np.asarray(np.bincount(self.matched.rows, weights, minlength=self.n), np.float64)
 
 
 def pair(artifact: Columns, verifier: Columns) -> Pairs:
     """Entries of both sides, matched by id. Raises ValueError where the positions differ in number."""
     if len(artifact) != len(verifier):
         raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
-    ids, own = artifact.entries
-    other_ids, other = verifier.entries
-    row, here, there = matches(ids, other_ids)
-    v = np.full(ids.shape, np.nan)
-    v[row, here] = other[row, there]
-    both = ~np.isnan(v)
-    has_e = ids != NO_ID
-    e = np.where(has_e, own, np.nan)
-    residual = np.where(both, e - v, np.maximum(0.0, e - floor(verifier)[:, None]))
-    residual = np.where(has_e, residual, 0.0)
-    over = np.where(other_ids != NO_ID, other, -np.inf) - floor(artifact)[:, None]
-    over[row, there] = -np.inf
-    lone = np.nonzero(over > 0.0)
-    return Pairs(ids, e, v, residual, both | (residual > 0.0), both, lone[0], other[lone], -over[lone])
+    found = matches(artifact.entries[0], verifier.entries[0])
+    e, v = artifact.entries[1].take(found.cells[0]), verifier.entries[1].take(found.cells[1])
+    mine = _above(artifact, found.cells[0], verifier.floor)
+    theirs = _above(verifier, found.cells[1], artifact.floor)
+    return Pairs(
+        n=len(artifact),
+        matched=found,
+        e=e,
+        v=v,
+        residual=e - v,
+        drawn=found.left == artifact.sampled_cell.take(found.rows),
+        lone_rows=np.concatenate((mine[0], theirs[0])),
+        lone_depths=np.concatenate((mine[1], theirs[1])),
+        lone_residual=np.concatenate((mine[2], -theirs[2])),
+    )
+
+
+def _above(columns: Columns, matched: Ids, line: Floats) -> tuple[Ids, Floats, Floats]:
+    """Entries that are not matched and lie above their position's line: positions, logprobs, and how far above."""
+    values = columns.entries[1]
+    over = values - line[:, None]
+    over.ravel()[matched] = -np.inf
+    rows, flat = true_cells(over > 0.0)
+    return rows, values.take(flat), over.take(flat)
 
 
 def mae_k(pairs: Pairs) -> float:
     """Mean absolute residual, nats, >= 0; NaN without a cell. Reads easily; deep logprobs' noise dominates it."""
-    sizes = np.abs(pairs.residuals())
-    return float(sizes.mean()) if len(sizes) else float("nan")
+    return float(np.abs(pairs.residuals).mean()) if len(pairs.residuals) else float("nan")
 
 
 def max_abs(pairs: Pairs) -> float:
     """Largest absolute residual, nats; NaN without a cell. For engines that are exact (float32 on a CPU)."""
-    sizes = np.abs(pairs.residuals())
-    return float(sizes.max()) if len(sizes) else float("nan")
+    return float(np.abs(pairs.residuals).max()) if len(pairs.residuals) else float("nan")
+
+
+def equal_share(pairs: Pairs) -> float:
+    """Share of matched entries that are equal to the last bit, 0..1; 0 without any."""
+    return float((pairs.residual == 0.0).mean()) if len(pairs.residual) else 0.0
 
 
 def positions_over(pairs: Pairs, limit: float) -> Ids:
     """Positions, rising, that hold a residual of more than `limit` nats."""
-    own = np.flatnonzero((np.where(pairs.used, np.abs(pairs.residual), 0.0) > limit).any(axis=1))
-    return np.union1d(own, pairs.lone_rows[np.abs(pairs.lone_residual) > limit])
+    return np.unique(pairs.positions[np.abs(pairs.residuals) > limit])
 
 
 class Sigma(msgspec.Struct, frozen=True):
@@ -100,8 +129,8 @@ def fit_sigma(honest: list[Pairs], bins: int = 20) -> Sigma:
     """
     if not honest:
         raise ValueError("no honest pairs")
-    depth = np.concatenate([p.e[p.both] for p in honest])
-    size = np.concatenate([np.abs(p.residual[p.both]) for p in honest])
+    depth = np.concatenate([p.e for p in honest])
+    size = np.abs(np.concatenate([p.residual for p in honest]))
     if len(depth) < bins:
         raise ValueError(f"{len(depth)} honest cells for {bins} bins")
     edges = np.unique(np.quantile(depth, np.linspace(0, 1, bins + 1)[1:-1]))
@@ -116,13 +145,15 @@ def tz(pairs: Pairs, sigma: Sigma) -> float:
     Blind to a text that another model wrote and the right one scored. Calibrated scales of other prompts or another
     depth range mislead it. NaN without a cell.
     """
-    z = pairs.residuals() / _scale(pairs.depths(), sigma)
-    return float(np.log1p(z * z / 4.0).mean()) if len(z) else float("nan")
+    return float(_terms(pairs, sigma).mean()) if len(pairs.residuals) else float("nan")
 
 
-def _scale(depth: Floats, sigma: Sigma) -> Floats:
-    edges = np.asarray(sigma.edges, np.float64)
-    return np.asarray(sigma.scales, np.float64)[np.searchsorted(edges, depth, side="right")]
+def _terms(pairs: Pairs, sigma: Sigma) -> Floats:
+    """ln(1 + z**2 / 4) of every residual. The bin is counted, edge by edge: faster than a search in so few edges."""
+    edges = np.asarray(sigma.edges, np.float64)[:, None]
+    bins = np.asarray((pairs.depths >= edges).sum(axis=0, dtype=np.uint16), np.uint16)
+    z = pairs.residuals / np.asarray(sigma.scales, np.float64).take(bins)
+    return np.asarray(np.log(1.0 + z * z / 4.0), np.float64)
 
 
 TAIL_LEAST = 1e-9
@@ -134,15 +165,12 @@ def kl_tail(pairs: Pairs) -> float:
     Tails are at least TAIL_LEAST, which blunts it on peaked rows. Merging tokens can only lower a KL divergence, so
     this is a lower bound of the true one, up to rounding. NaN without positions.
     """
-    if len(pairs.e) == 0:
+    if pairs.n == 0:
         return float("nan")
-    e = np.where(pairs.both, pairs.e, -np.inf)
-    v = np.where(pairs.both, pairs.v, -np.inf)
-    p = np.exp(e)
-    listed = (p * np.where(pairs.both, pairs.residual, 0.0)).sum(axis=1)
-    p_tail = np.maximum(TAIL_LEAST, 1.0 - p.sum(axis=1))
-    q_tail = np.maximum(TAIL_LEAST, 1.0 - np.exp(v).sum(axis=1))
-    return float((listed + p_tail * np.log(p_tail / q_tail)).mean())
+    p, q = np.exp(pairs.e), np.exp(pairs.v)
+    p_tail = np.maximum(TAIL_LEAST, 1.0 - pairs.row_sums(p))
+    q_tail = np.maximum(TAIL_LEAST, 1.0 - pairs.row_sums(q))
+    return float((p @ pairs.residual + p_tail @ np.log(p_tail / q_tail)) / pairs.n)
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -157,28 +185,23 @@ class Shape(msgspec.Struct, frozen=True):
     bias: float
 
 
-def shape(pairs: Pairs, sampled_ids: Ids) -> Shape:
-    """The signed shape of the residuals over cells that both list. Needs two distinct depths in one position."""
-    drawn = (pairs.ids == sampled_ids[:, None]) & pairs.both
-    rest = pairs.both & ~drawn
-    bias = pairs.residual[drawn].mean() - pairs.residual[rest].mean() if drawn.any() and rest.any() else np.nan
-    v, r = _centred(pairs.v, pairs.both), _centred(pairs.residual, pairs.both)
-    square = float((v * v).sum())
-    return Shape(float((v * r).sum()) / square if square > 0.0 else float("nan"), float(bias))
+def shape(pairs: Pairs) -> Shape:
+    """The signed shape of the residuals over entries that both list. Needs two distinct depths in one position."""
+    count, lifted = int(pairs.drawn.sum()), float(pairs.residual @ pairs.drawn)
+    others = len(pairs.residual) - count
+    bias = lifted / count - (float(pairs.residual.sum()) - lifted) / others if count and others else float("nan")
+    v, r = _centred(pairs, pairs.v), _centred(pairs, pairs.residual)
+    square = float(v @ v)
+    return Shape(float(v @ r) / square if square > 0.0 else float("nan"), bias)
 
 
-def _centred(values: Floats, used: Mask) -> Floats:
-    """Values less their position's mean over used cells; 0 elsewhere."""
-    kept = np.where(used, values, 0.0)
-    mean = kept.sum(axis=1) / np.maximum(used.sum(axis=1), 1)
-    return np.where(used, kept - mean[:, None], 0.0)
+def _centred(pairs: Pairs, values: Floats) -> Floats:
+    """Values of matched entries less their position's mean."""
+    return np.asarray(values - (pairs.row_sums(values) / pairs.counts).take(pairs.matched.rows), np.float64)
 
 
 def worst_positions(pairs: Pairs, sigma: Sigma) -> Floats:
     """Per position mean of ln(1 + z**2 / 4), float64 [n], NaN where a position carries no cell."""
-    rows = np.concatenate((np.nonzero(pairs.used)[0], pairs.lone_rows))
-    z = pairs.residuals() / _scale(pairs.depths(), sigma)
-    n = len(pairs.e)
-    count = np.bincount(rows, minlength=n)
-    total = np.bincount(rows, np.log1p(z * z / 4.0), minlength=n)
+    count = np.bincount(pairs.positions, minlength=pairs.n)
+    total = np.bincount(pairs.positions, _terms(pairs, sigma), minlength=pairs.n)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -96,7 +96,7 @@ def bins_log_e(bins: Ids, null: Floats) -> Floats:
     tilts = np.asarray(TILTS)[:, None] * np.arange(len(null))
     tilted = np.log(null) + tilts
     gains = tilts - log_sum_exp(tilted, axis=1)[:, None]
-    return np.asarray(log_sum_exp(np.cumsum(gains[:, bins], axis=1), axis=0) - np.log(len(TILTS)), np.float64)
+    return np.asarray(log_sum_exp(np.cumsum(gains.take(bins, axis=1), axis=1), axis=0) - np.log(len(TILTS)), np.float64)
 
 
 def log_sum_exp(values: Floats, axis: int) -> Floats:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from logproof.verify.columns import NO_ID, Columns, Floats, Ids, matches
+from logproof.verify.columns import Columns, Floats, Ids, Matches, matches, true_cells
 
 GO_PASS = 0.99
 """Similarity above which the validator's own code passes; the chain uses a bound per model."""
@@ -24,11 +24,7 @@ GO_PASS = 0.99
 
 def go(artifact: Columns, verifier: Columns) -> float:
     """Distance of the Go validator, >= 0; infinity where a row is empty. Raises ValueError on unequal lengths."""
-    _same_length(artifact, verifier)
-    if not (artifact.present.any(axis=1).all() and verifier.present.any(axis=1).all()):
-        return float("inf")
-    terms, _ = _terms(verifier.ids, verifier.logprobs, artifact, lone_gap=100.0, eps=1e-6)
-    return float(terms.sum() / _divisor(artifact))
+    return Lists(artifact, verifier).go
 
 
 def go_similarity(artifact: Columns, verifier: Columns) -> float:
@@ -37,42 +33,73 @@ def go_similarity(artifact: Columns, verifier: Columns) -> float:
 
 
 def python(artifact: Columns, verifier: Columns) -> tuple[float, float]:
-    """(distance, share of executor tokens that the validator lists); (-1, -1) where the token sequences differ."""
-    if not np.array_equal(artifact.sampled_ids, verifier.sampled_ids):
-        return -1.0, -1.0
-    empty = ~verifier.present.any(axis=1)
-    terms, listed = _terms(artifact.ids, artifact.logprobs, verifier, lone_gap=1.0, eps=1e-10)
-    terms[empty] = np.where(artifact.present[empty], 1.0, 0.0)
-    first = int(artifact.present[0].sum())
-    return float((terms.sum() + 1.0) / (_divisor(artifact) + 1.0)), listed / (len(artifact) * first)
+    """(distance, share of executor tokens that the validator lists); (-1, -1) where the token sequences differ.
+
+    Raises ValueError where the first row, whose width divides, is empty.
+    """
+    return Lists(artifact, verifier).python
 
 
-def _divisor(artifact: Columns) -> int:
-    return max(100, len(artifact)) * int(artifact.present[0].sum())
+class Lists:
+    """The top lists of both sides, compared once for both forms. known: matches of wider tables, if there are any."""
+
+    def __init__(self, artifact: Columns, verifier: Columns, known: Matches | None = None) -> None:
+        self.artifact, self.verifier = artifact, verifier
+        if len(artifact) != len(verifier) or len(artifact) == 0:
+            raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
+        self._found = known.within(artifact.width, verifier.width) if known else matches(artifact.ids, verifier.ids)
+        e, v = (c.logprobs.take(at) for c, at in zip((artifact, verifier), self._found.cells, strict=True))
+        self._gap, self._size = np.abs(e - v), np.abs(e) + np.abs(v)
+
+    @property
+    def go(self) -> float:
+        """The Go validator's distance."""
+        if not (self.artifact.counts.all() and self.verifier.counts.all()):
+            return float("inf")
+        lone = _lone_terms(self.verifier, self._found.cells[1], _extrapolated(self.artifact, 100.0), GO_EPS)
+        return float((self._matched(GO_EPS) + lone.sum()) / self._divisor)
+
+    @property
+    def python(self) -> tuple[float, float]:
+        """The benchmark's distance, and the share of executor tokens that the validator lists."""
+        if not np.array_equal(self.artifact.sampled_ids, self.verifier.sampled_ids):
+            return -1.0, -1.0
+        width = int(self.artifact.counts[0])
+        if width == 0:
+            raise ValueError("the artifact lists nothing at its first position")
+        partner = np.where(self.verifier.counts > 0, _extrapolated(self.verifier, 1.0), np.inf)
+        lone = _lone_terms(self.artifact, self._found.cells[0], partner, PYTHON_EPS)
+        total = self._matched(PYTHON_EPS) + lone.sum()
+        return float((total + 1.0) / (self._divisor + 1.0)), len(self._gap) / (len(self.artifact) * width)
+
+    def _matched(self, eps: float) -> float:
+        return float((self._gap / (eps + self._size)).sum() / 2.0)
+
+    @property
+    def _divisor(self) -> int:
+        return max(100, len(self.artifact)) * int(self.artifact.counts[0])
 
 
-def _same_length(artifact: Columns, verifier: Columns) -> None:
-    if len(artifact) != len(verifier) or len(artifact) == 0:
-        raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
+GO_EPS, PYTHON_EPS = 1e-6, 1e-10
+"""What each form adds to its divisors."""
 
 
-def _terms(ids: Ids, values: Floats, other: Columns, *, lone_gap: float, eps: float) -> tuple[Floats, int]:
-    """One term an entry of (ids, values), each in 0 .. 0.5, 0 for entries that are not there; how many are matched."""
-    partner = np.broadcast_to(_extrapolated(other, lone_gap)[:, None], ids.shape).copy()
-    row, here, there = matches(ids, other.ids)
-    partner[row, here] = other.logprobs[row, there]
-    real = ids != NO_ID
-    mine = np.where(real, values, 0.0)
-    terms = np.where(real, np.abs(mine - partner) / (eps + np.abs(mine) + np.abs(partner)) / 2.0, 0.0)
-    return terms, len(row)
+def _lone_terms(columns: Columns, matched: Ids, partner: Floats, eps: float) -> Floats:
+    """|a - b| / (eps + |a| + |b|) / 2 of each unmatched entry and its position's partner; 1 for an infinite partner."""
+    alone = np.ascontiguousarray(columns.present)
+    alone.ravel()[matched] = False
+    rows, flat = true_cells(alone)
+    a, b = columns.logprobs.take(flat), partner.take(rows)
+    endless = np.isinf(b)
+    b = np.where(endless, 0.0, b)
+    return np.where(endless, 1.0, np.abs(a - b) / (eps + np.abs(a) + np.abs(b)) / 2.0)
 
 
 def _extrapolated(other: Columns, lone_gap: float) -> Floats:
-    """m1 - (m2 - m1) of each row's two lowest entries; 0 for an empty row, which the callers treat apart."""
-    low = np.sort(np.where(other.present, other.logprobs, np.inf), axis=1)
-    first = low[:, 0] if other.width else np.full(len(other), np.inf)
-    second = low[:, 1] if other.width > 1 else np.full(len(other), np.inf)
-    empty = np.isinf(first)
-    first = np.where(empty, 0.0, first)
-    second = np.where(np.isinf(second), first - lone_gap, second)
+    """m1 - (m2 - m1) of each row's two lowest entries; without meaning for an empty row."""
+    if other.width == 0:
+        return np.zeros(len(other))
+    rows, last = np.arange(len(other)), np.maximum(other.counts - 1, 0)
+    first = np.maximum(other.logprobs[rows, last], -1e300)
+    second = np.where(last > 0, other.logprobs[rows, last - 1], first - lone_gap)
     return np.asarray(2.0 * first - second, np.float64)

@@ -7,6 +7,7 @@ MT19937 (Matsumoto, Nishimura 1998); how vLLM's samplers feed them was read in t
 from __future__ import annotations
 
 from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +23,25 @@ LEAST_UNIFORM = 4.6566127342e-10
 
 def splitmix64(state: U64) -> U64:
     """SplitMix64's output function of a state, modulo 2**64."""
-    z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
+    z = state ^ (state >> np.uint64(30))
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+_STREAM, _TURN = np.random.RandomState(), Lock()
 
 
 def mt19937(seed: int, count: int) -> U32:
-    """The first `count` 32-bit words of MT19937 seeded by the low 32 bits of `seed`, as torch's CPU generator does."""
-    stream = np.random.RandomState(seed & 0xFFFFFFFF)
-    return stream.randint(0, 2**32, size=count, dtype=np.uint32)
+    """The first `count` 32-bit words of MT19937 seeded by the low 32 bits of `seed`, as torch's CPU generator does.
+
+    One generator is seeded again and again, in turn: making one reads the system's entropy, at many times the cost.
+    """
+    with _TURN:
+        _STREAM.seed(seed & 0xFFFFFFFF)
+        return _STREAM.randint(0, 2**32, size=count, dtype=np.uint32)
 
 
 @lru_cache(maxsize=256)
@@ -47,10 +58,23 @@ def cpu_step_seeds(seed: int, steps: int) -> U64:
 
 def splitmix_gumbel(step_seeds: U64, ids: Ids) -> Floats:
     """Gumbel noise of token ids [n, m] at n steps: 53 bits of SplitMix64 keyed by the mixed step seed."""
-    key = splitmix64(np.asarray(step_seeds, np.uint64))[:, None]
-    bits = splitmix64(key + (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)) >> np.uint64(11)
-    uniform = (bits.astype(np.float64) + 0.5) / 2.0**53
-    return np.asarray(-np.log(-np.log(np.minimum(uniform, 1.0 - 2.0**-53))), np.float64)
+    state = ids.astype(np.uint64)
+    state += np.uint64(1)
+    state *= np.uint64(GOLDEN)
+    state += splitmix64(np.asarray(step_seeds, np.uint64))[:, None]
+    return _gumbel(splitmix64(state) >> np.uint64(11))
+
+
+def _gumbel(bits: U64) -> Floats:
+    """-ln(-ln u) of 53-bit integers, u = (bits + 0.5) / 2**53 and below 1."""
+    u = bits.astype(np.float64)
+    u += 0.5
+    u *= 2.0**-53
+    np.minimum(u, 1.0 - 2.0**-53, out=u)
+    for _ in range(2):
+        np.log(u, out=u)
+        np.negative(u, out=u)
+    return u
 
 
 def _rotate(value: U32, shift: int) -> U32:
@@ -89,9 +113,7 @@ def murmur_gumbel64(seed: int, positions: Ids, ids: Ids) -> Floats:
     """float64 Gumbel noise -ln(-ln u) of 53 bits from two hashes (domains 0 and 0x9E3779B9)."""
     low = murmur3(seed, positions, ids).astype(np.uint64)
     high = murmur3(seed, positions, ids, domain=0x9E3779B9).astype(np.uint64)
-    bits = ((high << np.uint64(32)) | low) >> np.uint64(11)
-    uniform = np.minimum((bits.astype(np.float64) + 0.5) * 2.0**-53, 1.0 - 2.0**-53)
-    return np.asarray(-np.log(-np.log(uniform)), np.float64)
+    return _gumbel(((high << np.uint64(32)) | low) >> np.uint64(11))
 
 
 def philox4x32(counter: tuple[U32, U32, U32, U32], key: tuple[U32, U32]) -> tuple[U32, U32, U32, U32]:

@@ -32,7 +32,7 @@ S3_BLIND = "weight changes that keep the distribution nearly the same"
 def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tuple[distance.Pairs, dict[str, float]]:
     """Pairs and the distribution scores of a pair: tz, mae, max_abs, kl, slope, bias."""
     pairs = distance.pair(artifact, verifier)
-    line = distance.shape(pairs, artifact.sampled_ids)
+    line = distance.shape(pairs)
     scores = {
         "tz": distance.tz(pairs, sigma),
         "mae": distance.mae_k(pairs),
@@ -77,7 +77,7 @@ def _distribution(artifact: Artifact, own: Columns, verifier: Columns, policy: P
         return [_exact(pairs, scores, policy.exact + step, len(own))]
     calibration = policy.calibration("tz", len(own))
     finding = _conformal(calibration, scores, "tz", policy, len(own))
-    exact_share = float((pairs.residual[pairs.both] == 0.0).mean()) if pairs.both.any() else 0.0
+    exact_share = distance.equal_share(pairs)
     if exact_share > 0.9:
         detail = f"{exact_share:.0%} of the entries are equal to the last bit, more than this pair of engines gives"
         return [finding, Finding(test="N1", outcome="note", reason="too_good", detail=detail, n=len(own))]

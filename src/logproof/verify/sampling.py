@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from scipy import special
 
-from logproof.verify.columns import Columns, Floats, Ids, Mask
+from logproof.verify.columns import Columns, Floats, Ids, Mask, row_sums
 from logproof.verify.evalue import log_sum_exp
 from logproof.verify.support import Sampler, Support, support
 
@@ -51,14 +51,19 @@ class Surprise(msgspec.Struct, frozen=True):
 class Outcomes(msgspec.Struct, frozen=True, eq=False):
     """Coarse-grained draws: the best entries of each row, then one outcome for everything else.
 
-    log_q: float64 [n, m + 1], -inf where cut. drawn: int64 [n], the outcome that happened. usable: bool [n].
-    out: bool [n], drawn outside the support.
+    Of the u usable positions: log_q: float64 [u, m + 1], -inf where cut; drawn: int64 [u], the outcome that happened.
+    Of all n positions: usable, out: bool [n], the latter drawn outside the support.
     """
 
     log_q: Floats
     drawn: Ids
     usable: Mask
     out: Mask
+
+    @property
+    def own(self) -> Floats:
+        """Log-probability of the outcomes that happened, float64 [u]."""
+        return np.asarray(self.log_q[np.arange(len(self.drawn)), self.drawn], np.float64)
 
 
 OPEN_MASS = 0.01
@@ -78,15 +83,16 @@ def outcomes(
     kept = kept or support(columns, sampler, vocab_size=vocab_size)
     best = max(columns.width - 1, 0)
     log_z, gap = _log_z(columns, sampler, kept)
-    listed = np.where(kept.cut[:, :best], -np.inf, kept.scores[:, :best] - log_z[:, None])
-    rest = 1.0 - np.exp(listed).sum(axis=1)
-    other = np.where(rest < NO_MASS, -np.inf, np.log(np.maximum(rest, NO_MASS)))
-    same = columns.ids[:, :best] == columns.sampled_ids[:, None]
-    drawn = np.where(same.any(axis=1), same.argmax(axis=1), best) if best else np.zeros(len(columns), np.int64)
-    log_q = np.column_stack((listed, other))
+    log_q = np.empty((len(columns), best + 1))
+    np.subtract(kept.scores[:, :best], log_z[:, None], out=log_q[:, :best])
+    log_q[:, :best][kept.cut[:, :best]] = -np.inf
+    left = 1.0 - row_sums(np.exp(log_q[:, :best]))
+    log_q[:, best] = np.where(left < NO_MASS, -np.inf, np.log(np.maximum(left, NO_MASS)))
+    drawn = np.where((columns.place >= 0) & (columns.place < best), columns.place, best)
     known = ~np.isnan(columns.sampled_logprobs)
-    out = known & (kept.sampled_cut() | np.isneginf(log_q[np.arange(len(columns)), drawn]))
-    return Outcomes(log_q, drawn, known & (gap <= OPEN_MASS) & ~out, out)
+    out = known & (kept.sampled_cut | np.isneginf(log_q[np.arange(len(columns)), drawn]))
+    usable = known & (gap <= OPEN_MASS) & ~out
+    return Outcomes(log_q[usable], drawn[usable], usable, out)
 
 
 def _log_z(columns: Columns, sampler: Sampler, kept: Support) -> tuple[Floats, Floats]:
@@ -98,17 +104,14 @@ def _log_z(columns: Columns, sampler: Sampler, kept: Support) -> tuple[Floats, F
 
 def surprise(drawn: Outcomes) -> Surprise:
     """S3a over usable positions. z is NaN where the summed variance is 0 (nothing was uncertain)."""
-    log_q = drawn.log_q[drawn.usable]
-    at = np.arange(len(log_q))
-    p = np.exp(log_q)
-    cost = np.where(p > 0.0, -np.where(np.isneginf(log_q), 0.0, log_q), 0.0)
-    entropy = (p * cost).sum(axis=1)
-    variance = (p * cost * cost).sum(axis=1) - entropy**2
-    own = cost[at, drawn.drawn[drawn.usable]]
-    spread = float(np.sqrt(max(0.0, variance.sum())))
-    z = float((own - entropy).sum() / spread) if spread > 0.0 else float("nan")
-    unknown = len(drawn.usable) - len(log_q) - int(drawn.out.sum())
-    return Surprise(z, float(entropy.sum()), len(log_q), int(drawn.out.sum()), unknown)
+    p = np.exp(drawn.log_q)
+    cost = np.where(p > 0.0, -drawn.log_q, 0.0)
+    entropy = np.einsum("ij,ij->i", p, cost)
+    variance = np.einsum("ij,ij,ij->", p, cost, cost) - entropy @ entropy
+    spread = float(np.sqrt(max(0.0, variance)))
+    z = float((-drawn.own - entropy).sum() / spread) if spread > 0.0 else float("nan")
+    tokens, out = len(drawn.drawn), int(drawn.out.sum())
+    return Surprise(z, float(entropy.sum()), tokens, out, len(drawn.usable) - tokens - out)
 
 
 TEMPERS = (0.3, 0.5, 0.7, 0.85, 0.95, 1.05, 1.15, 1.3, 1.5, 2.0)
@@ -123,20 +126,16 @@ def tempered_log_e(drawn: Outcomes) -> Floats:
     A martingale of mean 1 if the tokens were drawn as claimed, so it exceeds 1/a at any time with chance at most a.
     bfloat16 noise inflates it slightly.
     """
-    log_q = drawn.log_q[drawn.usable]
-    if len(log_q) == 0:
+    own = drawn.own
+    if len(own) == 0:
         return np.zeros(0)
-    at, x = np.arange(len(log_q)), drawn.drawn[drawn.usable]
-    own = log_q[at, x]
-    narrow = log_q.astype(np.float32)
-    least = np.where(np.isneginf(log_q[:, :-1]), 0.0, log_q[:, :-1]).min(axis=1, initial=0.0)
-    runs = np.empty((len(TEMPERS), len(log_q)))
-    for i, c in enumerate(TEMPERS):
-        other = log_q[:, -1] + least * (1.0 / c - 1.0)
-        with np.errstate(divide="ignore"):
-            total = np.exp(narrow[:, :-1] * np.float32(1.0 / c)).sum(axis=1, dtype=np.float64) + np.exp(other)
-        chosen = np.where(x == log_q.shape[1] - 1, other, own / c)
-        runs[i] = np.cumsum(chosen - np.log(total) - own)
+    listed, other = np.ascontiguousarray(drawn.log_q[:, :-1].T, np.float32), drawn.log_q[:, -1]
+    least = np.where(np.isneginf(listed), 0.0, listed).min(axis=0, initial=0.0)
+    powers = 1.0 / np.asarray(TEMPERS)[:, None]
+    others = other + least * (powers - 1.0)
+    totals = np.array([np.exp(listed * power).sum(axis=0) for power in powers.astype(np.float32)]) + np.exp(others)
+    chosen = np.where(drawn.drawn == len(listed), others, own * powers)
+    runs = np.cumsum(chosen - np.log(totals) - own, axis=1)
     return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(TEMPERS)), np.float64)
 
 
@@ -155,8 +154,8 @@ def pit(drawn: Outcomes, seed: int) -> Floats:
 
     u = q(before x) + U q(x) with outcomes in row order. U comes from PCG64(seed): record the seed beside the result.
     """
-    p = np.exp(drawn.log_q[drawn.usable])
-    at, x = np.arange(len(p)), drawn.drawn[drawn.usable]
+    p = np.exp(drawn.log_q)
+    at, x = np.arange(len(p)), drawn.drawn
     before = np.concatenate((np.zeros((len(p), 1)), np.cumsum(p, axis=1)), axis=1)[at, x]
     uniform = np.random.Generator(np.random.PCG64(seed)).random(len(p))
     return np.asarray(before + uniform * p[at, x], np.float64)

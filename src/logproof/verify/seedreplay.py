@@ -75,13 +75,12 @@ def _margins(kept: Support, noise: Floats, tolerance: float) -> Redraw:
     rows = np.arange(len(kept.x))
     noised = kept.scores + noise
     own = np.where(kept.x >= 0, noised[rows, kept.x], np.nan)
-    rivals = kept.kept.copy()
-    rivals[rows, kept.x] &= kept.x < 0
-    scores = np.where(rivals, noised, -np.inf)
-    best = scores.argmax(axis=1)
-    lead = scores[rows, best]
-    margin = np.where(np.isnan(own), np.nan, np.maximum(0.0, lead - own))
-    return Redraw(margin, kept.sampled_cut(), np.where(np.isfinite(lead), kept.ids[rows, best], NO_ID), tolerance)
+    noised = np.where(kept.kept, noised, -np.inf)
+    noised[rows, kept.x] = -np.inf
+    best = noised.argmax(axis=1)
+    lead = noised[rows, best]
+    rivals = np.where(np.isfinite(lead), kept.ids[rows, best], NO_ID)
+    return Redraw(np.maximum(0.0, lead - own), kept.sampled_cut, rivals, tolerance)
 
 
 MARGIN_EDGES = (0.0, 0.03, 0.06, 0.1, 0.15, 0.25, 0.5, 1.0)

@@ -8,13 +8,14 @@ after temperature lies between bounds. Nothing is extrapolated.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
 import numpy as np
 
 from logproof.verify.artifact import Sampling
-from logproof.verify.columns import Columns, Floats, Ids, Mask, floor, log_rest
+from logproof.verify.columns import Columns, Floats, Ids, Mask, rest, row_sums
 
 GREEDY_BELOW = 1e-5
 """Temperatures below it are greedy, as vLLM takes them."""
@@ -88,12 +89,66 @@ def bending(sampling: Sampling, mode: str = "raw") -> tuple[str, ...]:
     return tuple(name for name in bent if not (inside and name == "structured_output"))
 
 
-class Support(msgspec.Struct, frozen=True, eq=False):
+class Unlisted(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """What is known of the tokens that a row does not list.
+
+    margin: by how much two scores may be off against each other. vocab_size: None where it is not known.
+    """
+
+    columns: Columns
+    sampler: Sampler
+    margin: float
+    vocab_size: int | None
+
+    @cached_property
+    def error(self) -> float:
+        """Error of a row's listed mass, as a share."""
+        return MASS_SLACK + float(np.expm1(self.margin * self.sampler.temperature))
+
+    @cached_property
+    def most(self) -> Floats:
+        """Upper bound of the summed exp(score) of unlisted tokens that min-p and top-k may keep, float64 [n].
+
+        Each is at most exp(floor / T); together they hold the mass that is left over. Powers below 1 of probabilities
+        are largest when spread evenly, powers above 1 when gathered under the floor.
+        """
+        low, t = self.columns.floor, self.sampler.temperature
+        count = np.inf if self.vocab_size is None else np.maximum(self.vocab_size - self.columns.counts, 0)
+        mass = rest(self.columns, self.error)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            spread = mass * np.exp(low * (1.0 / t - 1.0)) if t <= 1.0 else count ** (1.0 - 1.0 / t) * mass ** (1.0 / t)
+        return np.where(self._all_cut(low / t), 0.0, np.minimum(spread, count * np.exp(low / t)))
+
+    def _all_cut(self, highest: Floats) -> Mask:
+        """bool [n]: min-p or top-k surely cut every token whose score is at most `highest`."""
+        c, k, t = self.columns, self.sampler.top_k, self.sampler.temperature
+        gone = np.zeros(len(c), np.bool_)
+        if 0 < k <= c.width:
+            column = k - 1 + ((c.place >= 0) & (c.place < k))
+            kth = np.column_stack((c.logprobs, np.full(len(c), -np.inf)))[np.arange(len(c)), column] / t
+            gone |= (c.counts - c.listed >= k) & (highest < kth - self.margin)
+        if self.sampler.min_p > 0.0 and c.width:
+            gone |= highest < c.logprobs[:, 0] / t + np.log(self.sampler.min_p) - self.margin
+        return gone
+
+    @cached_property
+    def least(self) -> Floats:
+        """Lower bound of that sum, float64 [n]; 0 where min-p or top-k may cut them all."""
+        c, t = self.columns, self.sampler.temperature
+        if self.sampler.top_k > 0 or self.sampler.min_p > 0.0 or (t < 1.0 and self.vocab_size is None):
+            return np.zeros(len(c))
+        mass = np.maximum(rest(c, self.error) - 2.0 * self.error, 0.0)
+        if t >= 1.0:
+            return np.asarray(mass * np.exp(c.floor * (1.0 / t - 1.0)), np.float64)
+        count = np.maximum((self.vocab_size or 0) - c.counts, 1)
+        return np.asarray(count ** (1.0 - 1.0 / t) * mass ** (1.0 / t), np.float64)
+
+
+class Support(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The drawn-from distribution of n positions. Cells [n, w + 1]: row entries, then the sampled token if apart.
 
     ids: int64. scores: logprob / temperature, -inf in empty cells. kept, cut: surely in, surely out. x: column of the
     sampled token, int64 [n], -1 where its logprob is unknown.
-    log_z_low, log_z_high: bounds of the log of the summed exp(scores) of all kept tokens, float64 [n].
     """
 
     ids: Ids
@@ -101,18 +156,34 @@ class Support(msgspec.Struct, frozen=True, eq=False):
     kept: Mask
     cut: Mask
     x: Ids
-    log_z_low: Floats
-    log_z_high: Floats
+    unlisted: Unlisted
 
+    @cached_property
     def sampled_cut(self) -> Mask:
         """bool [n]: the sampled token surely cannot be drawn."""
         rows = np.arange(len(self.x))
         return np.asarray((self.x >= 0) & self.cut[rows, self.x], np.bool_)
 
-    def sampled_scores(self) -> Floats:
-        """float64 [n], NaN where the sampled token's logprob is unknown."""
-        rows = np.arange(len(self.x))
-        return np.where(self.x >= 0, self.scores[rows, self.x], np.nan)
+    @cached_property
+    def weights(self) -> Floats:
+        """exp of the scores."""
+        if self.unlisted.sampler.temperature == 1.0:
+            return self.unlisted.columns.probabilities
+        return np.asarray(np.exp(self.scores), np.float64)
+
+    @cached_property
+    def log_z_low(self) -> Floats:
+        """Lower bound of the log of the summed exp(scores) of all kept tokens, float64 [n]."""
+        more = self.unlisted.least if self.unlisted.sampler.top_p == 1.0 else 0.0
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(row_sums(np.where(self.kept, self.weights, 0.0)) + more), np.float64)
+
+    @cached_property
+    def log_z_high(self) -> Floats:
+        """Upper bound of the same. Where a token is cut that is not listed for being drawn, so are all unlisted."""
+        tail = np.where(self.cut.any(axis=1) & ~self.sampled_cut, 0.0, self.unlisted.most)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(row_sums(np.where(self.cut, 0.0, self.weights)) + tail), np.float64)
 
 
 def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_size: int | None = None) -> Support:
@@ -124,80 +195,35 @@ def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_siz
     if sampler.greedy:
         raise ValueError("a greedy sampler has no support; sampling.greedy_gaps judges it")
     ids, logprobs = columns.entries
-    scores = logprobs / sampler.temperature
-    margin = 2.0 * slack / sampler.temperature
-    tail, least_tail = _tail(columns, sampler, margin, vocab_size), _least_tail(columns, sampler, margin, vocab_size)
-    kept, cut = _cuts_unsorted(scores, sampler, margin, (least_tail, tail))
+    scores = logprobs if sampler.temperature == 1.0 else logprobs / sampler.temperature
+    unlisted = Unlisted(columns, sampler, 2.0 * slack / sampler.temperature, vocab_size)
     real = np.isfinite(scores)
-    same = (ids == columns.sampled_ids[:, None]) & real
-    kept = kept & real & ~_rank_unknown(columns, sampler, same)
-    cut = cut & real
-    mass = np.exp(scores)
-    lowest_cut = (cut & ~same).any(axis=1)
-    with np.errstate(divide="ignore"):
-        low = np.log((mass * kept).sum(axis=1) + (least_tail if sampler.top_p == 1.0 else 0.0))
-        high = np.log((mass * ~cut).sum(axis=1) + np.where(lowest_cut, 0.0, tail))
-    return Support(ids, scores, kept, cut, np.where(same.any(axis=1), same.argmax(axis=1), -1), low, high)
+    kept, cut = _cuts_unsorted(scores, unlisted)
+    kept, cut = kept & real, cut & real
+    open_rank = np.flatnonzero(_rank_unknown(columns, sampler))
+    kept[open_rank, columns.sampled_cell[open_rank]] = False
+    return Support(ids, scores, kept, cut, columns.sampled_cell, unlisted)
 
 
-def _cuts_unsorted(scores: Floats, sampler: Sampler, margin: float, tails: tuple[Floats, Floats]) -> tuple[Mask, Mask]:
+def _cuts_unsorted(scores: Floats, unlisted: Unlisted) -> tuple[Mask, Mask]:
     """`_cuts` of rows in any order; rows that come sorted, as nearly all do, are taken as they are."""
     if bool((scores[:, 1:] <= scores[:, :-1]).all()):
-        return _cuts(scores, sampler, margin, *tails)
+        return _cuts(scores, unlisted)
     order = np.argsort(-scores, axis=1, kind="stable")
-    kept, cut = _cuts(np.take_along_axis(scores, order, 1), sampler, margin, *tails)
+    kept, cut = _cuts(np.take_along_axis(scores, order, 1), unlisted)
     back = np.argsort(order, axis=1)
     return np.take_along_axis(kept, back, 1), np.take_along_axis(cut, back, 1)
 
 
-def _rank_unknown(columns: Columns, sampler: Sampler, same: Mask) -> Mask:
-    """Cells of a sampled token below all others where fewer others than top_k are listed: its rank may be any."""
-    others = columns.present & (columns.ids != columns.sampled_ids[:, None])
-    open_rank = (others.sum(axis=1) < sampler.top_k) & (columns.sampled_logprobs < columns.least)
-    return np.asarray(same & open_rank[:, None], np.bool_)
+def _rank_unknown(columns: Columns, sampler: Sampler) -> Mask:
+    """bool [n]: the sampled token is below all others and fewer others than top_k are listed: its rank may be any."""
+    others = columns.counts - columns.listed
+    return np.asarray((others < sampler.top_k) & (columns.sampled_logprobs < columns.least), np.bool_)
 
 
-def _tail(columns: Columns, sampler: Sampler, margin: float, vocab_size: int | None) -> Floats:
-    """Upper bound of the summed exp(score) of unlisted tokens that min-p and top-k may keep, float64 [n].
-
-    Each is at most exp(floor / T); together they hold the mass that is left over. Powers below 1 of probabilities are
-    largest when spread evenly, powers above 1 when gathered under the floor.
-    """
-    low, t = floor(columns), sampler.temperature
-    others = columns.present & (columns.ids != columns.sampled_ids[:, None])
-    count = np.inf if vocab_size is None else np.maximum(vocab_size - columns.present.sum(axis=1), 0)
-    rest = np.exp(log_rest(columns, MASS_SLACK + np.expm1(margin * t)))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        spread = np.where(np.isinf(count), np.inf, count ** (1.0 - 1.0 / t) * rest ** (1.0 / t))
-    by_mass = rest * np.exp(low * (1.0 / t - 1.0)) if t <= 1.0 else np.nan_to_num(spread, nan=0.0, posinf=np.inf)
-    bound = np.minimum(by_mass, count * np.exp(low / t))
-    full = others.sum(axis=1) >= sampler.top_k
-    if sampler.top_k > 0:
-        ranked = -np.sort(-np.where(others, columns.logprobs, -np.inf), axis=1) / t
-        kth = ranked[:, min(sampler.top_k, columns.width) - 1] if columns.width else np.full(len(low), -np.inf)
-        bound = np.where(full & (low / t < kth - margin), 0.0, bound)
-    if sampler.min_p > 0.0:
-        best = np.where(columns.present, columns.logprobs, -np.inf).max(axis=1, initial=-np.inf) / t
-        bound = np.where(low / t < best + np.log(sampler.min_p) - margin, 0.0, bound)
-    return np.asarray(bound, np.float64)
-
-
-def _least_tail(columns: Columns, sampler: Sampler, margin: float, vocab_size: int | None) -> Floats:
-    """Lower bound of the summed exp(score) of unlisted tokens, float64 [n]; 0 where min-p or top-k may cut them all."""
-    t, error = sampler.temperature, MASS_SLACK + np.expm1(margin * sampler.temperature)
-    rest = np.maximum(np.exp(log_rest(columns, error)) - 2.0 * error, 0.0)
-    if sampler.top_k > 0 or sampler.min_p > 0.0:
-        return np.zeros(len(rest))
-    if t >= 1.0:
-        return np.asarray(rest * np.exp(floor(columns) * (1.0 / t - 1.0)), np.float64)
-    if vocab_size is None:
-        return np.zeros(len(rest))
-    count = np.maximum(vocab_size - columns.present.sum(axis=1), 1)
-    return np.asarray(count ** (1.0 - 1.0 / t) * rest ** (1.0 / t), np.float64)
-
-
-def _cuts(ranked: Floats, sampler: Sampler, margin: float, least_tail: Floats, tail: Floats) -> tuple[Mask, Mask]:
-    """Surely kept and surely cut for scores sorted downwards [n, m]. tails: bounds of unlisted summed exp(score)."""
+def _cuts(ranked: Floats, unlisted: Unlisted) -> tuple[Mask, Mask]:
+    """Surely kept and surely cut for scores sorted downwards [n, m]."""
+    sampler, margin = unlisted.sampler, unlisted.margin
     kept, cut = np.ones(ranked.shape, np.bool_), np.zeros(ranked.shape, np.bool_)
     if sampler.min_p > 0.0:
         line = ranked[:, :1] + np.log(sampler.min_p)
@@ -210,26 +236,24 @@ def _cuts(ranked: Floats, sampler: Sampler, margin: float, least_tail: Floats, t
         kept &= np.where(clear | (margin == 0.0), ranked >= kth, ranked >= kth + margin)
         cut |= ranked < kth - margin
     if sampler.top_p < 1.0:
-        keep, drop = _top_p(ranked, kept, cut, sampler.top_p, margin, (least_tail, tail))
+        keep, drop = _top_p(ranked, kept, cut, unlisted)
         kept, cut = kept & keep, cut | drop
     return kept, cut
 
 
-def _top_p(
-    ranked: Floats, kept: Mask, cut: Mask, top_p: float, margin: float, tails: tuple[Floats, Floats]
-) -> tuple[Mask, Mask]:
+def _top_p(ranked: Floats, kept: Mask, cut: Mask, unlisted: Unlisted) -> tuple[Mask, Mask]:
     """A token stays while the share of mass before it is below top_p; the order among near-equals is open.
 
     kept, cut: surely kept and surely cut by what came before; the mass of tokens that are neither is open too.
     """
-    mass = np.exp(ranked)
+    mass, margin, top_p = np.exp(ranked), unlisted.margin, unlisted.sampler.top_p
     most_mass, least_mass = np.where(cut, 0.0, mass), np.where(kept, mass, 0.0)
     least = _running(least_mass, _count_above(ranked, ranked + margin, "left"))
     most = _running(most_mass, _count_above(ranked, ranked - margin, "right")) - most_mass
     wobble = 1.0 + np.expm1(margin) + MASS_SLACK
-    total = most_mass.sum(axis=1, keepdims=True) + tails[1][:, None]
+    total = most_mass.sum(axis=1, keepdims=True) + unlisted.most[:, None]
     drop = least >= top_p * wobble * total
-    keep = most * wobble < top_p * (least_mass.sum(axis=1, keepdims=True) + tails[0][:, None])
+    keep = most * wobble < top_p * (least_mass.sum(axis=1, keepdims=True) + unlisted.least[:, None])
     return keep, np.logical_and(drop, np.isfinite(ranked))
 
 
