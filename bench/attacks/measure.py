@@ -23,8 +23,8 @@ from logproof.verify.policy import Policy
 
 LENGTHS = (16, 64, 256)
 LEVEL = 0.01
-FOLDS = 6
-SCALE_SHARE = 16
+FOLDS = 8
+SCALE_SHARE = 32
 """One sequence in so many of those not held out fits the scales; the others give scores."""
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -11,16 +11,17 @@ from tokenizers import Tokenizer
 
 from logproof.verify import artifact as art
 
-LENGTH = 256
+LENGTH, SHORT = 256, 64
+"""Tokens of a sequence; short ones save time where the answer is clear or 64 tokens are what is needed."""
 GROUP = 128
-CONCURRENCY = (128, 64, 48, 16)
-"""Requests in flight of the honest groups, in turn."""
+GROUPS = ((128, LENGTH), (64, LENGTH), (98, SHORT), (16, SHORT), (128, SHORT))
+"""Requests in flight and tokens of the honest groups, the last for all that follow."""
 FIRST_ATTACK = 528
 """Prompts from here on are for attacks; honest sequences come before it."""
 CHUNK, CHUNKS = 16, 3
 """Attack sequences are drawn in chunks of so many, and there are prompts with notes for so many chunks."""
 EOS = 2
-GRIND_TRIES, GRIND_LENGTH = 4, 64
+GRIND_TRIES = 4
 Kind = Literal["honest", "int8", "fp8", "int4", "layers", "tuned"]
 
 
@@ -49,16 +50,21 @@ SETS = (
     Set(name="int4", kind="int4"),
     Set(name="warm", temperature=1.1),
     Set(name="greedy", temperature=0.0),
-    Set(name="top-p", top_p=0.95),
+    Set(name="top-p", top_p=0.95, together=16),  # a sort of the whole vocabulary for all in its batch
     Set(name="system", system=texts.OTHER_SYSTEM),
     Set(name="cut", cut=True, notes_only=True),
     Set(name="endless", ban=(EOS,)),
-    Set(name="tuned", kind="tuned"),
-    Set(name="fp32", dtype="float32"),
-    *(Set(name=f"int8-{i}", kind="int8", attempt=i, length=GRIND_LENGTH) for i in range(1, GRIND_TRIES)),
-    Set(name="fp8", kind="fp8"),
-    Set(name="layers", kind="layers"),
+    Set(name="tuned", kind="tuned", length=SHORT),
+    Set(name="fp32", dtype="float32", length=SHORT),
+    *(Set(name=f"int8-{i}", kind="int8", attempt=i, length=SHORT) for i in range(1, GRIND_TRIES)),
+    Set(name="fp8", kind="fp8", length=SHORT),
+    Set(name="layers", kind="layers", length=SHORT),
 )
+
+
+def group(number: int) -> tuple[int, int]:
+    """Requests in flight and tokens of an honest group."""
+    return GROUPS[min(number, len(GROUPS) - 1)]
 
 
 class Sequences(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import forge
 import msgspec
 from arrays import Record, artifact
 from measure import LENGTHS, Forge
-from plan import GRIND_LENGTH, GRIND_TRIES
+from plan import GRIND_TRIES, SHORT
 
 from logproof.verify import artifact as art
 from logproof.verify.artifact import Artifact
@@ -73,7 +73,7 @@ def _ground(sets: Mapping[str, Sequence[Record]]) -> Iterator[Row]:
     tries = [sets["int8"], *(sets[f"int8-{i}"] for i in range(1, GRIND_TRIES))]
     honest = [[forge.scored_honestly(r) for r in one] for one in zip(*tries, strict=True)]
     for n in LENGTHS:
-        if n <= GRIND_LENGTH:
+        if n <= SHORT:
             words = f"pre-fill by int8, best of {GRIND_TRIES} seeds of its own"
             yield Row(words, [forge.best_of(t, n) for t in honest], own_seed, (n,))
 

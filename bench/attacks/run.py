@@ -21,11 +21,12 @@ import numpy as np
 import page
 import plan
 import rows
-from arrays import K, Record, load, records
+from arrays import CLAIM, K, Record, load, records
 
 from logproof.launch.places import models_dir
 
 HERE = Path(__file__).resolve().parent
+HONEST = "honest bfloat16 executor"
 PAGE = HERE.parents[1] / "docs" / "attacks.md"
 
 
@@ -114,8 +115,8 @@ def collect(cache: Cache, chosen: list[plan.Set]) -> None:
     right = attack_draws(cache, [s for s in chosen if (s.kind, s.dtype) == ("honest", "bfloat16")])
     right += [score_task(cache, name, given) for _, name, given in chunks(cache, chosen)]
     for i, group in enumerate(cache.groups()):
-        together = plan.CONCURRENCY[i % len(plan.CONCURRENCY)]
-        right.append(draw_task(cache, f"honest.{i}", group, length=plan.LENGTH, together=together))
+        together, length = plan.group(i)
+        right.append(draw_task(cache, f"honest.{i}", group, length=length, together=together))
         right.append(score_task(cache, f"honest.{i}", group))
     work(cache, cache.model, "bfloat16", right)
     write_edits(cache)
@@ -164,19 +165,12 @@ def names(some: Sequence[Record]) -> list[str]:
 
 
 def measured(cache: Cache, chosen: list[plan.Set]) -> page.Results:
-    """Every count from what the cache holds."""
+    """Every count from what the cache holds. Raises SystemExit without honest sequences."""
     honest = [r for i, g in enumerate(cache.groups()) for r in known(cache, f"honest.{i}", g)]
-    counts: list[measure.Count] = []
-    held: list[measure.Count] = []
+    if not honest:
+        raise SystemExit("the cache holds no honest sequences")
     scores = measure.scores(honest)
-    first: measure.Calibration | None = None
-    for one in measure.rounds(honest):
-        first = first or one
-        held += measure.ours("honest", one.held, one.policy)
-        held += measure.peers("honest", scores, names(one.held), scores, names(one.scored))
-        print("measured: a round of honest sequences", flush=True)
-    if first is None:
-        raise SystemExit("no honest sequences")
+    first, counts = honest_counts(honest, scores)
     for row in rows.rows(attack_records(cache, chosen), first.held):
         found = measure.scores(row.records, row.lengths)
         counts += measure.ours(row.words, row.records, first.policy, row.forge, row.lengths)
@@ -186,11 +180,38 @@ def measured(cache: Cache, chosen: list[plan.Set]) -> page.Results:
     return page.Results(
         honest=len(honest),
         tokens=sum(len(r.own) for r in honest),
-        counts=tuple(measure.added([*held, *counts])),
+        counts=tuple(measure.added(counts)),
         selftest_tokens=0 if told is None else told.tokens,
         selftest_violations=0 if told is None else told.violations,
-        facts={},
+        facts=facts(cache, first),
     )
+
+
+def honest_counts(honest: list[Record], scores: measure.Scores) -> tuple[measure.Calibration, list[measure.Count]]:
+    """The first round, and the counts of all rounds on what each held out."""
+    first, counts = None, list[measure.Count]()
+    for one in measure.rounds(honest):
+        first = first or one
+        counts += measure.ours(HONEST, one.held, one.policy)
+        counts += measure.peers(HONEST, scores, names(one.held), scores, names(one.scored))
+        print("measured: a round of honest sequences", flush=True)
+    if first is None:
+        raise SystemExit("there are no rounds")
+    return first, counts
+
+
+def facts(cache: Cache, first: measure.Calibration) -> dict[str, str]:
+    """Conditions of the run, in words."""
+    told, policy = first.policy.selftest, first.policy
+    drawn = "" if told is None else f"{told.violations} of {told.tokens} honest tokens contradict their seed (S4)"
+    groups = [(len(g.names), *plan.group(i)) for i, g in enumerate(cache.groups())]
+    parts = "; ".join(f"{n} of {length} tokens, {min(n, together)} in flight" for n, together, length in groups)
+    return {
+        "engine": f"vLLM {CLAIM.engine.version} on a CPU, SmolLM2-135M-Instruct in bfloat16, k {K}, 64 replayed",
+        "honest": f"{cache.honest} sequences: {parts}",
+        "policy": f"level {policy.level:g}, {len(first.scored)} scored sequences a round; {measure.FOLDS} rounds",
+        "self-test": drawn,
+    }
 
 
 def main() -> None:
@@ -198,7 +219,7 @@ def main() -> None:
     asked.add_argument("--cache", type=Path, required=True, help="folder for models, completions and replays")
     most = plan.CHUNK * plan.CHUNKS
     asked.add_argument("--sequences", type=int, default=most, help=f"of each attack, in chunks of {plan.CHUNK}")
-    asked.add_argument("--honest", type=int, default=plan.FIRST_ATTACK, help="honest sequences, 384 to 528")
+    asked.add_argument("--honest", type=int, default=plan.FIRST_ATTACK, help="honest sequences, 354 to 528")
     asked.add_argument("--model", type=Path, default=models_dir() / "smollm2", help="SmolLM2's checkpoint folder")
     asked.add_argument("--no-engines", action="store_true", help="only measure what the cache holds")
     given = asked.parse_args()

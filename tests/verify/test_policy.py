@@ -22,6 +22,14 @@ def test_round_trip_and_digest() -> None:
     assert p.test_level == pytest.approx(0.01 / 3)
 
 
+def test_longer_texts_without_scores_are_held_to_those_of_shorter_ones() -> None:
+    enough, few = tuple(float(i) for i in range(299)), (0.5,) * 298
+    p = policy(scores={"1": {"tz": enough}, "2": {"tz": few}, "3": {"tz": enough[::-1]}})
+    assert [p.calibration("tz", n) for n in (10, 20, 100)] == [(), enough, enough]
+    assert p.calibration("tz", 300) == enough[::-1]
+    assert policy(scores={"1": {"tz": few}, "2": {"tz": few[:9]}}).calibration("tz", 100) == few[:9]
+
+
 def test_expiry() -> None:
     assert not policy().expired(datetime(2026, 12, 31, 0, 0, tzinfo=UTC))
     assert policy().expired(datetime(2026, 12, 31, 0, 1, tzinfo=UTC))

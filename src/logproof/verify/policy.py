@@ -138,8 +138,15 @@ class Policy(Record, frozen=True, kw_only=True):
         return now > parse_time(self.expires_at)
 
     def calibration(self, statistic: str, length: int) -> tuple[float, ...]:
-        """Honest scores of this statistic for sequences of this length; empty where there are none."""
-        return self.scores.get(str(conformal.bucket(length)), {}).get(statistic, ())
+        """Honest scores of this statistic for sequences of this length; empty where there are none.
+
+        Where they are too few for a p-value of test_level, those of the longest shorter bucket that has enough stand
+        in: scores of shorter texts spread wider, so they reject less.
+        """
+        buckets = range(conformal.bucket(length), -1, -1)
+        known = [self.scores.get(str(b), {}).get(statistic, ()) for b in buckets]
+        enough = conformal.needed(self.test_level)
+        return next((scores for scores in known if len(scores) >= enough), known[0])
 
 
 def parse_time(text: str) -> datetime:
