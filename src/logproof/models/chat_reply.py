@@ -196,15 +196,6 @@ def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usag
             chat.check_text(entries, choice.text or choice.refusal or "", f"/choices/{choice.index}/logprobs")
 
 
-def notes(choices: Sequence[Choice], usage: Usage) -> tuple[str, ...]:
-    """What a reader must know: tokens that left no trace in the reply."""
-    for choice in choices:
-        nothing = not (choice.text or choice.reasoning or choice.tool_calls or choice.refusal)
-        if nothing and len(choices) == 1 and (usage.completion or 0) > 1:
-            return (f"{usage.completion} tokens were sampled, yet the reply holds no text",)
-    return ()
-
-
 def without_partial_ids(request: Request, choices: Sequence[Choice], usage: Usage) -> tuple[list[Choice], list[str]]:
     """Choices without ids where a stream gave only some of them and nothing that was asked depends on them.
 

@@ -19,7 +19,7 @@ from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves, without
 from logproof.ir.request import Request, id_leaves, validate
 from logproof.ir.response import Labels, Response, Tokens
-from logproof.models import channels, texts
+from logproof.models import channels, remarks, texts
 from logproof.models.dialect import Dialect
 from logproof.models.lowering import Decision, Ledger
 from logproof.models.templates import Lowered as Lowered
@@ -170,7 +170,8 @@ class Client:
             if self.facts.engine is not None:
                 fault.hint = fault.hint or f"the server is {self.facts.engine} {self.facts.version or ''}".strip()
             raise
-        return response
+        notes = remarks.lost_texts(response)
+        return replace(response, notes=(*response.notes, *notes)) if notes else response
 
 
 def _as_measured(request: Request, response: Response, facts: Facts) -> Response:

@@ -2,7 +2,8 @@
 
 Facts of vLLM 0.32 that shape it: `logprobs.tokens` and the keys of `top_logprobs` are texts, or
 `token_id:N` when ids were asked; stop tokens stay in tokens and ids while absent from `text`; `prompt_logprobs`
-and `prompt_token_ids` sit in each choice.
+and `prompt_token_ids` sit in each choice. SGLang 0.5 names a matched stop `matched_stop`, leaves the token itself out
+of a top map whose best it is not among, and at width 0 gives no maps and scores no echoed prompt.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class WireChoice(msgspec.Struct, gc=False):
     logprobs: Logprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
     token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
     prompt_logprobs: list[dict[int, Entry] | None] | None = None
@@ -190,7 +192,8 @@ def lift_finish(wire: WireChoice) -> Finish:
     reason = _REASONS.get(wire.finish_reason or "", "other")
     if reason == "error":
         raise BadReply(f"the engine ended this choice with {wire.finish_reason!r}", path=f"/choices/{wire.index}")
-    return Finish(reason, wire.finish_reason, wire.stop_reason)
+    matched = wire.stop_reason if wire.stop_reason is not None else wire.matched_stop
+    return Finish(reason, wire.finish_reason, None if matched is msgspec.UNSET else matched)
 
 
 class Columns(msgspec.Struct, dict=True):
@@ -219,12 +222,12 @@ def read_logprobs(wire: WireChoice, width: int) -> Columns:
         shape = "the chat shape (content[])" if found.content is not None else "another shape"
         raise BadReply(f"{shape} where tokens[] and token_logprobs[] were expected", path=path)
     columns.same_length(f"{path}/token_logprobs", len(found.tokens), len(found.token_logprobs), "tokens")
-    if found.top_logprobs is not None:
+    if found.top_logprobs:
         columns.same_length(f"{path}/top_logprobs", len(found.tokens), len(found.top_logprobs), "tokens")
     _check_order(found, path)
-    if width == 0 and found.top_logprobs is not None:
+    if width == 0 and found.top_logprobs and wire.matched_stop is msgspec.UNSET:
         _check_single(found.tokens, found.token_logprobs, found.top_logprobs, f"{path}/top_logprobs")
-    return Columns(found.tokens, found.token_logprobs, found.top_logprobs)
+    return Columns(found.tokens, found.token_logprobs, found.top_logprobs or None)
 
 
 def _check_order(found: Logprobs, path: str) -> None:
@@ -369,6 +372,7 @@ def _append(by_index: dict[int, WireChoice], delta: WireChoice) -> None:
     whole.text += delta.text
     whole.finish_reason = delta.finish_reason or whole.finish_reason
     whole.stop_reason = delta.stop_reason if delta.stop_reason is not None else whole.stop_reason
+    whole.matched_stop = delta.matched_stop if delta.matched_stop is not msgspec.UNSET else whole.matched_stop
     whole.prompt_token_ids = delta.prompt_token_ids or whole.prompt_token_ids
     if delta.token_ids is not None:
         whole.token_ids = (whole.token_ids or []) + delta.token_ids

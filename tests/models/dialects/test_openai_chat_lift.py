@@ -301,11 +301,6 @@ def test_reasoning_that_used_all_tokens_is_a_valid_empty_answer() -> None:
         DIALECT.lift(ask(), made({"reasoning": "a", "reasoning_content": "b"}))
 
 
-def test_tokens_without_a_trace_are_noted() -> None:
-    assert "15 tokens were sampled" in DIALECT.lift(ask(), made({"content": ""}, {"completion_tokens": 15})).notes[0]
-    assert DIALECT.lift(ask(), made({"content": ""}, {"completion_tokens": 1})).notes == ()
-
-
 def test_a_refusal_is_no_text() -> None:
     body = made({"content": None, "refusal": "I cannot."})
     (choice,) = DIALECT.lift(ask(), body).choices

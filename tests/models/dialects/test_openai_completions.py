@@ -34,7 +34,7 @@ REFUSED: dict[str, tuple[type[LogproofError], str]] = {
     "llamacpp_comp_echo_lp3": (BadReply, SHIFTED),
     "llamacpp_comp_echo_cjk_lp1": (BadReply, SHIFTED),
     "llamacpp_comp_n2": (BadReply, r"choices \[0\] for 2 asked"),
-    "sglang_echo": (BadReply, "' capital' is not among the entries"),
+    "sglang_echo_lp0_ids": (BadReply, "1 echoed entries for 5 prompt tokens"),
 }
 """Recordings that must not become a number, each for its own reason."""
 
@@ -109,6 +109,53 @@ def test_echoed_texts_join_to_the_prompt(name: str) -> None:
     prompt = wires.lifted(DIALECT, exchange).prompt
     assert prompt is not None
     assert "".join(t or "" for t in prompt.texts or ()) == exchange.request["prompt"]
+
+
+def test_sglang_heeds_a_seed_only_in_its_deterministic_mode() -> None:
+    request = ask(sampling=Sampling(max_tokens=4, seed=3))
+    assert refusals(request, Facts(engine="sglang"))["sampling.seed"].startswith("SGLang heeds a seed only")
+    assert body(request, Facts(engine="sglang", deterministic=True))["seed"] == 3
+
+
+def test_sglang_leaves_an_unlikely_token_out_of_its_map_and_the_map_is_whole() -> None:
+    exchange = wires.load(FOLDER, "sglang_echo")
+    raw = exchange.json()["choices"][0]["logprobs"]
+    prompt = wires.lifted(DIALECT, exchange).prompt
+    assert prompt is not None
+    assert prompt.top is not None
+    for i in range(1, len(prompt)):
+        own = {raw["tokens"][i]: raw["token_logprobs"][i]}
+        assert prompt.top.by_text(i) == {**raw["top_logprobs"][i], **own}
+
+
+@pytest.mark.parametrize("value", [-0.2, -1.9])
+def test_a_token_above_its_map_s_last_entry_must_stand_in_it(value: float) -> None:
+    with pytest.raises(BadReply, match="'c' is not among the entries"):
+        sampled([{"a": -0.1, "b": -2.0}], 2, tokens=("c",), values=(value,))
+
+
+def test_sglang_s_text_holds_the_prompt_beside_ids_and_its_pieces_are_no_texts() -> None:
+    exchange = wires.load(FOLDER, "sglang_echo_cjk_lp3_ids")
+    raw, response = exchange.json()["choices"][0], wires.lifted(DIALECT, exchange)
+    prompt = response.prompt
+    assert prompt is not None
+    assert prompt.ids is not None
+    assert prompt.ids.tolist() == raw["prompt_token_ids"]
+    assert prompt.texts is None, "a piece of a character comes as its bytes, one character each"
+    assert response.choices[0].text == raw["text"].removeprefix("中国的")
+
+
+def test_sglang_scores_no_echo_at_width_0_so_1_is_asked_and_its_rivals_are_left() -> None:
+    request = ask(scoring=Scoring(prompt=0))
+    assert body(request, Facts(engine="sglang"))["logprobs"] == 1
+    assert body(request, Facts(engine="vllm"))["logprobs"] == 0
+    exchange = wires.load(FOLDER, "sglang_echo_lp1_stop")
+    asked = msgspec.structs.replace(request, input=Input(text="The capital of France is"))
+    response = wires.read(DIALECT, asked, exchange.json())
+    assert response.prompt is not None
+    assert response.prompt.top is None
+    assert "".join(t or "" for t in response.prompt.texts or ()) == "The capital of France is"
+    assert (response.text, response.choices[0].finish.matched) == ("", " Paris")
 
 
 def test_the_echoed_prompt_is_cut_from_the_text() -> None:
@@ -273,7 +320,8 @@ def test_an_unscored_position_inside_the_prompt_is_refused() -> None:
 
 def sampled(top: Any, width: int, tokens: Any = ("true",), values: Any = (-0.2,), **usage: int) -> Any:
     logprobs = {"tokens": tokens, "token_logprobs": values, "top_logprobs": top}
-    reply = {"choices": [{"index": 0, "text": "x", "finish_reason": "stop", "logprobs": logprobs}], "usage": usage}
+    counts = {"completion_tokens": len(tokens), **usage}
+    reply = {"choices": [{"index": 0, "text": "x", "finish_reason": "stop", "logprobs": logprobs}], "usage": counts}
     return wires.read(DIALECT, ask(scoring=Scoring(sampled=width)), reply)
 
 
@@ -365,6 +413,7 @@ def test_the_meaning_is_known_only_where_all_servers_agree(
 ) -> None:
     logprobs = {"tokens": ["a"], "token_logprobs": [-1.0]}
     request = ask(sampling=sampling, options=options, scoring=Scoring(sampled=0))
-    tokens = wires.read(DIALECT, request, {"choices": [{"text": "a", "logprobs": logprobs}]}).choices[0].tokens
+    reply = {"choices": [{"text": "a", "logprobs": logprobs}], "usage": {"completion_tokens": 1}}
+    tokens = wires.read(DIALECT, request, reply).choices[0].tokens
     assert tokens is not None
     assert tokens.meaning == meaning

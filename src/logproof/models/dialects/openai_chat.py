@@ -144,7 +144,7 @@ class OpenAIChat(Dialect):
             fingerprint=reply.system_fingerprint,
             response_id=reply.id,
             metadata=chat_reply.metadata(reply),
-            notes=(*chat_reply.notes(choices, usage), *about_ids),
+            notes=tuple(about_ids),
         )
 
     def assemble(self, events: Sequence[SseEvent]) -> bytes:

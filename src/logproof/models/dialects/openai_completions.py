@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
+
 from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.ir.request import STRUCTURED, Request
@@ -99,7 +101,7 @@ class OpenAICompletions(Dialect):
             ledger.refuse(feature, REFUSED["input.messages"])
         ledger.refuse_all(REFUSED)
         ledger.noop("output.name", "a name constrains nothing")
-        _lower_sampling(request, ledger)
+        _lower_sampling(request, facts, ledger)
         _lower_scoring(request, facts, ledger)
         _lower_stream(request, ledger)
         ledger.options(facts.fields.get(ROUTE, ()), LEAF_FIELDS)
@@ -114,7 +116,8 @@ class OpenAICompletions(Dialect):
             tokens = None
             text = wire.text
             if boundary is not None or request.scoring.sampled is not None:
-                found = completions.read_logprobs(wire, max(request.scoring.prompt or 0, request.scoring.sampled or 0))
+                width = max(request.scoring.prompt or 0, request.scoring.sampled or 0)
+                found = _with_own(wire, completions.read_logprobs(wire, width), width)
                 if boundary is not None:
                     head, found = _split(found, boundary, wire.index)
                     text = _completion_text(request, wire, head)
@@ -132,7 +135,9 @@ class OpenAICompletions(Dialect):
         return completions.assemble(events)
 
 
-def _lower_sampling(request: Request, ledger: Ledger) -> None:
+def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
+    if facts.engine == "sglang" and not facts.deterministic:
+        ledger.refuse("sampling.seed", "SGLang heeds a seed only with --enable-deterministic-inference")
     for name in ("temperature", "top_p", "seed", "n", "frequency_penalty", "presence_penalty"):
         ledger.send(f"sampling.{name}", f"/{name}")
     if request.sampling.max_tokens == 0 and request.scoring.prompt is None:
@@ -159,6 +164,8 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
         if request.input.suffix is not None:
             ledger.refuse("scoring.prompt", "an echoed prompt and a suffix do not go together")
         ledger.constant("/echo", True, "the prompt is scored by echo")
+        if facts.engine == "sglang":
+            width = max(width, 1)  # it scores no echoed prompt at 0
     ledger.send("scoring.prompt", "/logprobs", width)
     ledger.send("scoring.sampled", "/logprobs", width)
     if scoring.top_by == "id":
@@ -185,6 +192,22 @@ def _boundary(request: Request, reply: completions.Body) -> int | None:
     if prompt is None:
         raise BadReply("no usage.prompt_tokens: nothing says where the echoed prompt ends", path="/usage")
     return prompt
+
+
+def _with_own(wire: WireChoice, found: Columns, width: int) -> Columns:
+    """Columns whose maps hold their own token: SGLang leaves it out of a map of the best that are all above it."""
+    if width == 0 or found.top is None or wire.matched_stop is msgspec.UNSET:
+        return found
+    paired = zip(found.tokens, found.values, found.top, strict=True)
+    return Columns(found.tokens, found.values, [_own_beside(t, v, entries, width) for t, v, entries in paired])
+
+
+def _own_beside(
+    token: str, value: float | None, entries: dict[str, float] | None, width: int
+) -> dict[str, float] | None:
+    if value is None or entries is None or token in entries or len(entries) != width or value > min(entries.values()):
+        return entries
+    return {**entries, token: value}
 
 
 def _split(found: Columns, boundary: int, index: int | None) -> tuple[Columns, Columns]:
@@ -236,22 +259,30 @@ def lift_echo(request: Request, head: Columns, wire: WireChoice) -> Tokens:
         logprobs=columns.logprobs(head.values, f"{path}/token_logprobs", unscored=1),
         meaning="raw",
         ids=columns.ids(raw_ids, path) if raw_ids is not None else None,
-        texts=_echoed_texts(request, head.tokens) if keyed is None else None,
+        texts=_echoed_texts(request, head.tokens, named=raw_ids is not None) if keyed is None else None,
         top=completions.top_maps(head, width, keyed, f"{path}/top_logprobs") if width else None,
     )
 
 
-def _echoed_texts(request: Request, tokens: Sequence[str]) -> tuple[str | None, ...]:
-    rest = tuple(tokens[1:])
-    return (completions.first_text(request.input.text, rest), *rest) if tokens else ()
+def _echoed_texts(request: Request, tokens: Sequence[str], *, named: bool) -> tuple[str | None, ...] | None:
+    """Texts of the echoed tokens; None where they do not make the prompt and ids name the tokens (`named`).
+
+    SGLang writes the bytes of a character's pieces as one character each.
+    """
+    rest, text = tuple(tokens[1:]), request.input.text
+    first = completions.first_text(text, rest)
+    if named and tokens and text is not None and first is None:
+        return None
+    return (first, *rest) if tokens else ()
 
 
 def _completion_text(request: Request, wire: WireChoice, head: Columns) -> str:
     """The choice's text without the echoed prompt.
 
-    vLLM leaves the prompt out of `text` when ids are asked; everyone else puts it first.
+    vLLM leaves the prompt out of `text` when ids are asked; everyone else, as SGLang whose mark is `matched_stop`,
+    puts it first.
     """
-    if wire.prompt_token_ids is not None and wire.token_ids is not None:
+    if wire.prompt_token_ids is not None and wire.token_ids is not None and wire.matched_stop is msgspec.UNSET:
         return wire.text
     prompt = request.input.text if request.input.text is not None else "".join(head.tokens)
     if not wire.text.startswith(prompt):
