@@ -152,6 +152,7 @@ def verify(
     repeats: ways.Repeats = 1,
     concurrency: ways.Concurrency = 1,
     fill: ways.Fill = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Replay rejected ones under other prompts too.")] = False,
     without: Annotated[bool, typer.Option("--offline", help="Only the tests that need no engine.")] = False,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Write verdicts as JSON lines.")] = None,
     model_name: opt.ModelName = None,
@@ -168,7 +169,8 @@ def verify(
 
     async def work() -> list[verdicts.Verdict]:
         async with connect(engine, options) as connection:
-            jobs = [partial(auditing.verify, connection, a, rules, asked, repeats=repeats, fill=fill) for a in given]
+            how = partial(auditing.verify, connection, repeats=repeats, fill=fill, explain=explain)
+            jobs = [partial(how, a, rules, asked) for a in given]
             return [verdict for _, verdict in await in_order(jobs, concurrency)]
 
     now = datetime.now(UTC)

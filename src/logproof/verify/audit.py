@@ -11,6 +11,7 @@ from logproof.models.connect import Connection
 from logproof.verify import offline
 from logproof.verify.artifact import Artifact, Claim
 from logproof.verify.capture import Pins, Prompt, capture
+from logproof.verify.counterfactual import explained
 from logproof.verify.judge import Replay, ReplayFailure, judge
 from logproof.verify.policy import Policy
 from logproof.verify.replay import Asked, replay
@@ -42,17 +43,22 @@ async def verify(
     *,
     repeats: int = 1,
     fill: bool = False,
+    explain: bool = False,
 ) -> tuple[Replay | ReplayFailure | None, Verdict]:
     """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
 
-    method auto takes the policy's method where it can. repeats, fill: see `replay`.
+    method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
+    failed, try other prompts (counterfactual.py), at one more replay each.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
     answer = None
     if offline.check(artifact).replayable:
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
-    return answer, judge(artifact, answer, policy, datetime.now(UTC))
+    verdict = judge(artifact, answer, policy, datetime.now(UTC))
+    if explain and isinstance(answer, Replay) and policy is not None:
+        verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
+    return answer, verdict
 
 
 async def audit(
