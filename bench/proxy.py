@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -62,23 +61,20 @@ class Client:
 
 
 def cpu_ms(pid: int) -> float:
-    """CPU time of a process and its threads so far, in ms; NaN where the system does not tell."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return float("nan")
-    return (int(fields[11]) + int(fields[12])) * 1e3 / os.sysconf("SC_CLK_TCK")
+    """CPU time of a process's threads so far, in ms; NaN where the system does not tell."""
+    tasks = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6 if tasks else float("nan")
 
 
-def settled_cpu_ms(pid: int) -> float:
-    """CPU time once the recorder has nothing left to do: two readings that agree."""
+IDLE_S = 2.0
+
+
+def idle_rate(pid: int) -> float:
+    """CPU ms a second of the proxy at rest, once it has written what it holds: its clocks tick also without calls."""
+    time.sleep(IDLE_S)
     before = cpu_ms(pid)
-    while True:
-        time.sleep(0.3)
-        now = cpu_ms(pid)
-        if now - before < 10.0 or now != now:
-            return now
-        before = now
+    time.sleep(IDLE_S)
+    return (cpu_ms(pid) - before) / IDLE_S
 
 
 def started(stack: ExitStack, url: str) -> tuple[int, int]:
@@ -118,10 +114,10 @@ def standing(stack: ExitStack) -> str:
 
 def measure(direct: Client, through: Client, pid: int, plain: bytes, asked: bytes, calls: int) -> dict[str, float]:
     """Figures in ms over interleaved calls (`_first`: to the first event; `cpu_ms`: of the proxy, a call)."""
-    rows, spent = [], 0.0
+    rows, spent, began, idle = [], 0.0, 0.0, 0.0
     for i in range(calls + WARM):
         if i == WARM:
-            spent = settled_cpu_ms(pid)
+            idle, spent, began = idle_rate(pid), cpu_ms(pid), time.perf_counter()
         if i % 2:
             a = direct.timed(asked)
             b = through.timed(plain)
@@ -129,7 +125,8 @@ def measure(direct: Client, through: Client, pid: int, plain: bytes, asked: byte
             b = through.timed(plain)
             a = direct.timed(asked)
         rows.append((*a, *b))
-    cpu = (settled_cpu_ms(pid) - spent) / calls
+    time.sleep(IDLE_S)
+    cpu = (cpu_ms(pid) - spent - idle * (time.perf_counter() - began)) / calls
     first_a, last_a, first_b, last_b = (list(column) for column in zip(*rows[WARM:], strict=True))
     added = statistics.quantiles((b - a for a, b in zip(last_a, last_b, strict=True)), n=4)
     found = {
