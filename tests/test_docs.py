@@ -36,8 +36,8 @@ def _commands(text):
     """The `logproof` commands of a page's shell blocks, as lists of words."""
     for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["logproof"]:
+            if line.startswith("logproof "):
+                words = shlex.split(line, comments=True)
                 yield list(itertools.takewhile(lambda w: w not in ("||", "&&", "&", ">", "|", "--"), words))[1:]
 
 
