@@ -15,8 +15,8 @@ from logproof.ir.request import Input, Request, Sampling, Schedule, Scoring
 from logproof.ir.response import Response, Tokens
 from logproof.models.connect import Options, connect
 
-NOISE = 0.12
-"""Most that a bfloat16 logprob moved between runs of one prompt on this server, in nats."""
+NOISE = 1e-4
+"""Most that a float32 logprob moves with the batch and the cache, in nats."""
 
 PROMPTS = {
     "chinese": "水的化学式是 H2O，由氢和氧组成。",
