@@ -1,14 +1,13 @@
 """Counts behind the tables: policies from honest records, and how often each detector rejects what. Pure.
 
 Every honest sequence is held out once: in each of FOLDS rounds another part of them is judged by a policy that
-`logproof.verify.calibration.fit` (the engine of `logproof calibrate`) made from the others. `fit` splits by a hash of
-the prompt's name, so the bench gives each prompt a name whose hash falls where the round wants it.
+`logproof.verify.calibration.fit` (the engine of `logproof calibrate`) made from the others.
 Peers have no calibration of their own: their bound at 1 % is the conformal one on the same scoring part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,7 +16,7 @@ from arrays import Record, artifact, replayed
 
 from logproof.verify import conformal
 from logproof.verify.artifact import Artifact
-from logproof.verify.calibration import Aim, Honest, fit, part_of
+from logproof.verify.calibration import Aim, Honest, Part, fit
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 
@@ -53,20 +52,30 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
     held: tuple[Record, ...]
 
 
-def named(name: str, part: str) -> str:
-    """The first variation of a name whose hash falls in that part of the split."""
-    return next(f"{name}/{i}" for i in range(10_000) if part_of(f"{name}/{i}") == part)
+def split(names: Sequence[str], fold: int, folds: int = FOLDS) -> dict[str, Part]:
+    """The part of every honest sequence in one round."""
+    rest = [n for i, n in enumerate(names) if i % folds != fold]
+    scale = set(rest[::SCALE_SHARE])
+    return {n: "held" if i % folds == fold else "scale" if n in scale else "score" for i, n in enumerate(names)}
 
 
-def rounds(honest: Sequence[Record], folds: int = FOLDS) -> Iterator[Calibration]:
-    """The rounds, each with another held-out part. Raises UsageError of `fit` for too few sequences."""
-    for fold in range(folds):
-        held = honest[fold::folds]
-        rest = [r for i, r in enumerate(honest) if i % folds != fold]
-        scale, score = rest[::SCALE_SHARE], [r for i, r in enumerate(rest) if i % SCALE_SHARE]
-        parts = (("scale", scale), ("score", score), ("held", held))
-        pairs = [Honest(named(r.name, part), artifact(r), replayed(r)) for part, some in parts for r in some]
-        yield Calibration(fit(pairs, Aim(name="attack bench", level=LEVEL), NOW), tuple(score), tuple(held))
+def pairs(honest: Sequence[Record]) -> list[Honest]:
+    """What `fit` takes; made once, for all rounds."""
+    return [Honest(r.name, artifact(r), replayed(r)) for r in honest]
+
+
+def calibrated(honest: Sequence[Record], known: Sequence[Honest], fold: int, folds: int = FOLDS) -> Calibration:
+    """One round. Raises UsageError of `fit` for too few sequences."""
+    parts = split([r.name for r in honest], fold, folds)
+    policy = fit(known, Aim(name="attack bench", level=LEVEL), NOW, parts.__getitem__)
+    scored, held = (tuple(r for r in honest if parts[r.name] == part) for part in ("score", "held"))
+    return Calibration(policy, scored, held)
+
+
+def held_out(row: str, policy: Policy) -> list[Count]:
+    """The false positives that calibration measured, at the lengths where its buckets begin."""
+    table = {conformal.BUCKETS[int(b)]: h for b, h in policy.holdout.items()}
+    return [Count(row, "logproof", n, table[n].alarms, table[n].sequences) for n in LENGTHS if n in table]
 
 
 def ours(
@@ -91,11 +100,13 @@ def heads(records: Sequence[Record], n: int) -> list[Record]:
     return [r.head(n) for r in records if len(r.own) >= n]
 
 
+SHIPPED, SHIPPED_MOST = "token-difr as shipped", 64
+"""It draws noise for the whole vocabulary, and is blind here at every length: longer ones are left out."""
 SCORES: dict[str, Callable[[Record], float]] = {
     "gonka": rivals.gonka_own,
     "gonka, k 20": rivals.gonka_wide,
     "token-difr": rivals.difr,
-    "token-difr as shipped": rivals.difr_shipped,
+    SHIPPED: rivals.difr_shipped,
 }
 Scores = dict[tuple[str, int], dict[str, float]]
 """By detector and length: the peer's number for each sequence, by name."""
@@ -104,7 +115,8 @@ Scores = dict[tuple[str, int], dict[str, float]]
 def scores(records: Sequence[Record], lengths: Sequence[int] = LENGTHS) -> Scores:
     """What each peer's statistic gives for these records."""
     cut = {n: heads(records, n) for n in lengths}
-    return {(d, n): {r.name: score(r) for r in some} for d, score in SCORES.items() for n, some in cut.items()}
+    asked = [(d, n) for d in SCORES for n in lengths if d != SHIPPED or n <= SHIPPED_MOST]
+    return {(d, n): {r.name: SCORES[d](r) for r in cut[n]} for d, n in asked}
 
 
 def peers(row: str, given: Scores, names: Sequence[str], honest: Scores, scored: Sequence[str]) -> list[Count]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import forge
@@ -24,6 +26,7 @@ import rows
 from arrays import CLAIM, K, Record, load, records
 
 from logproof.launch.places import models_dir
+from logproof.verify.calibration import Honest
 
 HERE = Path(__file__).resolve().parent
 HONEST = "honest bfloat16 executor"
@@ -164,40 +167,62 @@ def names(some: Sequence[Record]) -> list[str]:
     return [r.name for r in some]
 
 
-def measured(cache: Cache, chosen: list[plan.Set]) -> page.Results:
+def measured(cache: Cache, chosen: list[plan.Set], jobs: int) -> page.Results:
     """Every count from what the cache holds. Raises SystemExit without honest sequences."""
     honest = [r for i, g in enumerate(cache.groups()) for r in known(cache, f"honest.{i}", g)]
     if not honest:
         raise SystemExit("the cache holds no honest sequences")
-    scores = measure.scores(honest)
-    first, counts = honest_counts(honest, scores)
-    for row in rows.rows(attack_records(cache, chosen), first.held):
-        found = measure.scores(row.records, row.lengths)
-        counts += measure.ours(row.words, row.records, first.policy, row.forge, row.lengths)
-        counts += measure.peers(row.words, found, names(row.records), scores, names(first.scored))
-        print(f"measured: {row.words}", flush=True)
+    pairs, scores = measure.pairs(honest), measure.scores(honest)
+    first = measure.calibrated(honest, pairs, 0)
+    todo: list[Callable[[], list[measure.Count]]] = [partial(honest_counts, honest, pairs, scores, first)]
+    todo += [partial(honest_counts, honest, pairs, scores, None, f) for f in range(1, measure.FOLDS)]
+    todo += [partial(row_counts, r, first, scores) for r in rows.rows(attack_records(cache, chosen), first.held)]
     told = first.policy.selftest
     return page.Results(
         honest=len(honest),
         tokens=sum(len(r.own) for r in honest),
-        counts=tuple(measure.added(counts)),
+        counts=tuple(measure.added([c for found in at_once(todo, jobs) for c in found])),
         selftest_tokens=0 if told is None else told.tokens,
         selftest_violations=0 if told is None else told.violations,
         facts=facts(cache, first),
     )
 
 
-def honest_counts(honest: list[Record], scores: measure.Scores) -> tuple[measure.Calibration, list[measure.Count]]:
-    """The first round, and the counts of all rounds on what each held out."""
-    first, counts = None, list[measure.Count]()
-    for one in measure.rounds(honest):
-        first = first or one
-        counts += measure.ours(HONEST, one.held, one.policy)
-        counts += measure.peers(HONEST, scores, names(one.held), scores, names(one.scored))
-        print("measured: a round of honest sequences", flush=True)
-    if first is None:
-        raise SystemExit("there are no rounds")
-    return first, counts
+def at_once(todo: list[Callable[[], list[measure.Count]]], jobs: int) -> list[list[measure.Count]]:
+    """Results in order, worked out by some forked processes, which see this one's records without copying them."""
+    WORK.extend(todo)
+    with get_context("fork").Pool(jobs) as pool:
+        return pool.map(one_of, range(len(todo)), chunksize=1)
+
+
+WORK: list[Callable[[], list[measure.Count]]] = []
+
+
+def one_of(number: int) -> list[measure.Count]:
+    """One piece of WORK."""
+    found = WORK[number]()
+    print(f"measured: {found[0].row if found else 'nothing'}", flush=True)
+    return found
+
+
+def honest_counts(
+    honest: list[Record],
+    pairs: list[Honest],
+    scores: measure.Scores,
+    done: measure.Calibration | None,
+    fold: int = 0,
+) -> list[measure.Count]:
+    """The counts of one round on what it held out."""
+    one = done or measure.calibrated(honest, pairs, fold)
+    peers = measure.peers(HONEST, scores, names(one.held), scores, names(one.scored))
+    return [*measure.held_out(HONEST, one.policy), *peers]
+
+
+def row_counts(row: rows.Row, first: measure.Calibration, scores: measure.Scores) -> list[measure.Count]:
+    """The counts of one row."""
+    found = measure.scores(row.records, row.lengths)
+    ours = measure.ours(row.words, row.records, first.policy, row.forge, row.lengths)
+    return [*ours, *measure.peers(row.words, found, names(row.records), scores, names(first.scored))]
 
 
 def facts(cache: Cache, first: measure.Calibration) -> dict[str, str]:
@@ -222,13 +247,14 @@ def main() -> None:
     asked.add_argument("--honest", type=int, default=plan.FIRST_ATTACK, help="honest sequences, 354 to 528")
     asked.add_argument("--model", type=Path, default=models_dir() / "smollm2", help="SmolLM2's checkpoint folder")
     asked.add_argument("--no-engines", action="store_true", help="only measure what the cache holds")
+    asked.add_argument("--jobs", type=int, default=1, help="processes that measure")
     given = asked.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
     cache = Cache(given.cache, given.model, -(-given.sequences // plan.CHUNK), given.honest)
     chosen = list(plan.SETS)
     if not given.no_engines:
         collect(cache, chosen)
-    results = measured(cache, chosen)
+    results = measured(cache, chosen, given.jobs)
     (HERE / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     if PAGE.exists():
         page.update(PAGE, results)

@@ -14,7 +14,6 @@ import rows
 import texts
 
 from logproof.verify import gonka, structure
-from logproof.verify.calibration import part_of
 from logproof.verify.columns import Columns
 from logproof.verify.distance import max_abs, pair
 from logproof.verify.judge import judge
@@ -41,7 +40,8 @@ def honest(count: int) -> list[arrays.Record]:
 
 @pytest.fixture(scope="module")
 def calibrated() -> measure.Calibration:
-    return next(measure.rounds(honest(20), 2))
+    some = honest(20)
+    return measure.calibrated(some, measure.pairs(some), 0, 2)
 
 
 def failed(record: arrays.Record, policy: Policy | None = None, made: measure.Forge = arrays.artifact) -> set[str]:
@@ -162,18 +162,17 @@ def test_ground_rows_need_every_try():
     assert [r.lengths for r in ground] == [(16,), (64,)]
 
 
-@pytest.mark.parametrize("part", ["scale", "score", "held"])
-def test_names_fall_where_they_should(part):
-    assert part_of(measure.named("h7", part)) == part
-
-
 def test_every_honest_sequence_is_held_out_once(calibrated):
-    some = honest(20)
-    every = [r.name for one in measure.rounds(some, 2) for r in one.held]
-    assert sorted(every) == sorted(r.name for r in some)
-    names = {r.name for r in calibrated.held}, {r.name for r in calibrated.scored}
-    assert not names[0] & names[1]
-    assert sum(h.sequences for h in calibrated.policy.holdout.values()) >= len(calibrated.held)
+    names = [f"h{i}" for i in range(20)]
+    rounds = [measure.split(names, fold, 4) for fold in range(4)]
+    assert sorted(n for parts in rounds for n, part in parts.items() if part == "held") == sorted(names)
+    assert all(set(parts.values()) == {"scale", "score", "held"} for parts in rounds)
+    assert [len(calibrated.held), len(calibrated.scored)] == [10, 9]
+    assert not {r.name for r in calibrated.held} & {r.name for r in calibrated.scored}
+
+
+def test_false_positives_are_those_that_calibration_measured(calibrated):
+    assert measure.held_out("x", calibrated.policy) == [measure.Count("x", "logproof", 16, 0, 10)]
 
 
 def test_verdicts_are_counted_with_the_tests_that_failed(calibrated):

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -36,13 +38,28 @@ SHORT = conformal.BUCKETS[1] - 1
 GREEDY_STEPS = {"bfloat16": 0.125, "float16": 0.016, "float32": 1e-3}
 DAYS = 30
 
+Part = Literal["scale", "score", "held"]
+Split = Callable[[str], Part]
+"""From a prompt's id to the part that its pairs belong to."""
 
-class Honest(msgspec.Struct, frozen=True, eq=False):
+
+class Honest(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One honest pair: an artifact that the trusted executor made, and its replay. prompt: id, unit of the split."""
 
     prompt: str
     artifact: Artifact
     replay: Replay
+
+    @cached_property
+    def own(self) -> Columns:
+        """The artifact's rows."""
+        return art.columns(self.artifact)
+
+    @cached_property
+    def fault(self) -> str | None:
+        """The first test that the artifact fails by itself, with its detail; None where it is sound."""
+        found = offline.check(self.artifact).findings
+        return next((f"{f.test}: {f.detail}" for f in found if f.outcome == "fail"), None)
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +76,14 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     verifier: Engine = Engine()
 
 
-def fit(pairs: Sequence[Honest], aim: Aim, now: datetime) -> Policy:
-    """The policy. Raises UsageError for no or mixed pairs, fewer than four prompts, or an artifact that fails
-    offline."""
-    first = _checked(pairs)
-    scale, score, held = (_part(pairs, part) for part in ("scale", "score", "held"))
-    matched = [distance.pair(art.columns(p.artifact), p.replay.columns) for p in pairs]
+def fit(pairs: Sequence[Honest], aim: Aim, now: datetime, split: Split | None = None) -> Policy:
+    """The policy. split: the part of each prompt's pairs, `part_of` unless given.
+
+    Raises UsageError for no or mixed pairs, fewer than four prompts, or an artifact that fails offline.
+    """
+    scale, score, held = parts = _parts(pairs, split or part_of)
+    first = _checked(pairs, parts)
+    matched = [distance.pair(p.own, p.replay.columns) for p in pairs]
     worst = max(distance.max_abs(m) for m in matched)
     spec = first.artifact.logprobs
     policy = Policy(
@@ -83,7 +102,7 @@ def fit(pairs: Sequence[Honest], aim: Aim, now: datetime) -> Policy:
         k=0 if spec is None else spec.k,
         level=aim.level,
         require=aim.require,
-        sigma=distance.fit_sigma([distance.pair(art.columns(p.artifact), p.replay.columns) for p in scale]),
+        sigma=distance.fit_sigma([distance.pair(p.own, p.replay.columns) for p in scale]),
         scores={},
         floor=aim.floor,
         notes=aim.notes,
@@ -94,19 +113,17 @@ def fit(pairs: Sequence[Honest], aim: Aim, now: datetime) -> Policy:
     return msgspec.structs.replace(policy, holdout=_holdout(held, policy, now))
 
 
-def _checked(pairs: Sequence[Honest]) -> Honest:
+def _checked(pairs: Sequence[Honest], parts: Sequence[list[Honest]]) -> Honest:
     if not pairs:
         raise UsageError("no honest pairs to calibrate from")
     kinds = {_kind(p) for p in pairs}
     if len(kinds) > 1:
         raise UsageError(f"honest pairs of several kinds are mixed: {'; '.join(sorted(map(str, kinds)))}")
-    for p in pairs:
-        bad = next((f for f in offline.check(p.artifact).findings if f.outcome == "fail"), None)
-        if bad is not None:
-            detail = f"artifact {p.artifact.artifact_id} fails its own test {bad.test}: {bad.detail}"
-            raise UsageError(detail, hint="the trusted engine must make sound records before it can calibrate")
-    empty = [part for part in ("scale", "score", "held") if not _part(pairs, part)]
-    if empty:
+    bad = next((p for p in pairs if p.fault is not None), None)
+    if bad is not None:
+        detail = f"artifact {bad.artifact.artifact_id} fails its own test {bad.fault}"
+        raise UsageError(detail, hint="the trusted engine must make sound records before it can calibrate")
+    if not all(parts):
         raise UsageError("too few different prompts to split", hint="give at least a dozen")
     return pairs[0]
 
@@ -121,13 +138,16 @@ def _kind(p: Honest) -> tuple[object, ...]:
     )
 
 
-def _part(pairs: Sequence[Honest], part: str) -> list[Honest]:
-    return [p for p in pairs if part_of(p.prompt) == part]
+def _parts(pairs: Sequence[Honest], split: Split) -> tuple[list[Honest], list[Honest], list[Honest]]:
+    """The pairs that fit scales, give scores, and are held out."""
+    scale, score, held = ([p for p in pairs if split(p.prompt) == part] for part in ("scale", "score", "held"))
+    return scale, score, held
 
 
-def part_of(prompt: str) -> str:
+def part_of(prompt: str) -> Part:
     """scale (a quarter), score (half) or held (a quarter), by a hash of the prompt's id."""
-    return ("scale", "score", "score", "held")[hashlib.sha256(prompt.encode()).digest()[0] % 4]
+    quarters: tuple[Part, ...] = ("scale", "score", "score", "held")
+    return quarters[hashlib.sha256(prompt.encode()).digest()[0] % 4]
 
 
 def head_length(p: Honest, bucket: int) -> int | None:
@@ -173,7 +193,7 @@ def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tupl
 
 
 def _score(p: Honest, n: int, policy: Policy) -> dict[str, float]:
-    own, theirs = art.columns(p.artifact).head(n), p.replay.columns.head(n)
+    own, theirs = p.own.head(n), p.replay.columns.head(n)
     _, found = online.measure(own, theirs, policy.sigma)
     sampler, _ = offline.drawn_by(p.artifact)
     if not isinstance(sampler, str) and not sampler.greedy:
@@ -230,7 +250,7 @@ def _selftest(pairs: Sequence[Honest]) -> SelfTest | None:
     names, tokens, violations = set[str](), 0, 0
     for p in pairs:
         sampler, profile = offline.drawn_by(p.artifact, p.artifact.claim.sampler_profile)
-        draw = _redraw(p, art.columns(p.artifact), sampler, profile)
+        draw = _redraw(p, p.own, sampler, profile)
         if draw is not None and profile is not None:
             names.add(profile.id)
             tokens += int(draw.known.sum())
