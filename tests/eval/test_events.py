@@ -73,6 +73,15 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
             EventLog(full).emit("x", text="y" * 9000, more=["z" * 9000])
 
 
+def test_a_log_on_a_full_disk_ends_the_run_with_one_line() -> None:
+    full = Path("/dev/full")
+    if full.exists():
+        with pytest.raises(StoreError, match="cannot write the log /dev/full: No space"), EventLog(full) as log:
+            log.emit("x")
+        with pytest.raises(StoreError, match="No space"), EventLog(full) as log:
+            log._file.write("half a line, which goes out when the log is closed")
+
+
 def test_counters_in_the_text_form() -> None:
     counters = Counters()
     counters.add(call(0.1, attempts=2), wall=0.35)

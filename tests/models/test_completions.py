@@ -190,3 +190,11 @@ def test_a_foreign_body_is_a_bad_reply(body: bytes) -> None:
     with pytest.raises(BadReply) as caught:
         completions.read(body)
     assert len(str(caught.value)) < 400
+
+
+def test_a_field_whose_name_is_damaged_is_not_an_absent_field() -> None:
+    """The decoder skips unknown names unread: the finish reason would be None, as if the server had given none."""
+    whole = b'{"choices": [{"index": 0, "text": "caf\xc3\xa9", "finish_reason": "stop"}]}'
+    assert completions.read(whole).choices[0].finish_reason == "stop"
+    with pytest.raises(BadReply, match="utf-8"):
+        completions.read(whole.replace(b"finish", b"\xff" * 6))

@@ -13,7 +13,7 @@ from logproof.records import database, writer
 from logproof.records.database import FILE
 from logproof.records.lock import WriteLock
 from logproof.records.record import Scorer, ScoreRecord
-from logproof.records.store import RunStore, open_run
+from logproof.records.store import RunStore, open_run, refuse_stored
 from records.making import call, key_of, plain, provenance, sample
 
 
@@ -86,8 +86,26 @@ def test_a_run_killed_before_its_provenance_can_begin_again(tmp_path: Path) -> N
     sqlite3.connect(tmp_path / FILE).execute("PRAGMA journal_mode=WAL").close()
     with pytest.raises(StoreError, match="stopped before it began"):
         RunStore.read(tmp_path)
+    refuse_stored(tmp_path)
     with RunStore.create(tmp_path, provenance()) as store:
         assert store.done() == set()
+    with pytest.raises(StoreError, match="holds a run already"):
+        refuse_stored(tmp_path)
+
+
+def test_a_run_killed_before_its_provenance_can_also_be_resumed(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / FILE).execute("PRAGMA journal_mode=WAL").close()
+    with open_run(tmp_path, provenance(), resume=True) as store:
+        assert store.done() == set()
+        assert len(store.sessions()) == 1
+
+
+def test_a_file_that_is_no_database_is_not_taken_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"some text that is no database" * 9)
+    with pytest.raises(StoreError, match="holds a run already"):
+        refuse_stored(tmp_path)
+    with pytest.raises(StoreError, match="it is no run store"):
+        open_run(tmp_path, provenance(), resume=True)
 
 
 def test_two_runs_cannot_write_one_store(tmp_path: Path) -> None:

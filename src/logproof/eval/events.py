@@ -46,13 +46,17 @@ class EventLog:
         try:
             self._file = path.open("a", encoding="utf-8", buffering=1)
         except OSError as error:
-            raise StoreError(f"cannot write the log {path}: {error.strerror}") from None
+            raise self._fault(error) from None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as failed:  # what could not be written is tried once more, and `emit` has said so already
+            if error is None:
+                raise self._fault(failed) from None
 
     def emit(self, event: str, **fields: object) -> None:
         """Write one line. Texts are clipped to one line of bounded length. Raises StoreError."""
@@ -62,4 +66,7 @@ class EventLog:
         try:
             self._file.write(self._mask(line) + "\n")
         except OSError as error:
-            raise StoreError(f"cannot write the log {self._path}: {error.strerror}") from None
+            raise self._fault(error) from None
+
+    def _fault(self, error: OSError) -> StoreError:
+        return StoreError(f"cannot write the log {self._path}: {error.strerror}")

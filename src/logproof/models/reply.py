@@ -1,7 +1,8 @@
 """Typed decoding of reply bodies, with the JSON path of the first fault.
 
 Bodies come from outside: msgspec refuses wrong types, NaN and cut JSON; what it says is turned into a
-BadReply. An error object inside a reply of status 200 becomes a StatusError.
+BadReply. It does not look into what it skips, so bytes that are no UTF-8 are refused here: a damaged name would pass as
+an unknown field, and the field as absent. An error object inside a reply of status 200 becomes a StatusError.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, at: str = "") -> T:
     Raises BadReply for foreign or broken JSON, StatusError for an error object.
     """
     try:
+        if not body.isascii():
+            body.decode()
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         fault = error_in_body(body.decode(errors="replace"))

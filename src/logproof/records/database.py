@@ -69,6 +69,20 @@ def is_empty(connection: sqlite3.Connection) -> bool:
     return int(tables) == 0
 
 
+def is_begun(path: Path) -> bool:
+    """Whether a file holds a run, or anything else; False where it is absent, or was left by a run killed too soon."""
+    if not path.is_file():
+        return False
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        try:
+            return not is_empty(connection)
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return True
+
+
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
     """Raises StoreError unless the database is a run store of this format."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()

@@ -21,7 +21,7 @@ from types import TracebackType
 import msgspec
 
 from logproof.errors import StoreError
-from logproof.records.database import FILE, LOCK, connect_writer, database_error, is_empty
+from logproof.records.database import FILE, LOCK, connect_writer, database_error, is_begun, is_empty
 from logproof.records.digest import canonical
 from logproof.records.files import make_directory, store_error, sync_directory
 from logproof.records.lock import WriteLock
@@ -191,13 +191,8 @@ def _holds_a_run(path: Path) -> StoreError:
 
 
 def refuse_stored(path: Path) -> None:
-    """Raise StoreError where a run is stored in a directory, without opening it: `create` would refuse it too."""
-    file = path / FILE
-    try:
-        stored = file.is_file() and file.stat().st_size > 0
-    except OSError as error:
-        raise store_error("read", file, error) from None
-    if stored:
+    """Raise StoreError where a run is stored in a directory: `create` would refuse it too, but later."""
+    if is_begun(path / FILE):
         raise _holds_a_run(path)
 
 
@@ -210,6 +205,6 @@ def open_run(
     secrets: Sequence[str] = (),
 ) -> RunStore:
     """`resume` where a run is stored and resuming is asked for, else `create`. Raises as those do."""
-    if resume and (path / FILE).is_file():
+    if resume and is_begun(path / FILE):
         return RunStore.resume(path, provenance, accept_fingerprints=accept_fingerprints, secrets=secrets)
     return RunStore.create(path, provenance, secrets=secrets)
