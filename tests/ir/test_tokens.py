@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logproof.ir import tokens
 from logproof.ir.facts import Facts, Plugin
 from logproof.ir.response import Choice, Finish, Response, Tokens, TopK, Usage
 from logproof.ir.tokens import MAX_ID, placeholder, placeholder_id, placeholder_ids
@@ -86,3 +87,12 @@ def test_facts_answer_about_fields_and_plugin() -> None:
 def test_many_placeholders_are_read_as_one_by_one(texts: list[str]) -> None:
     one_by_one = [placeholder_id(text) for text in texts]
     assert placeholder_ids(texts) == (None if None in one_by_one else one_by_one)
+
+
+def test_what_is_remembered_of_placeholders_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "MOST_READ", 3)
+    monkeypatch.setattr(tokens, "_read", tokens._Read())
+    for start in range(5):
+        ids = list(range(start, start + 5))
+        assert placeholder_ids([placeholder(i) for i in ids]) == ids
+        assert len(tokens._read) <= 3

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import msgspec
-
 _PLACEHOLDER = re.compile(r"token_id:(0|[1-9][0-9]{0,9})")
 MAX_ID = 2**31 - 1
 
@@ -31,24 +29,26 @@ def placeholder_id(text: str) -> int | None:
     return token_id if token_id <= MAX_ID else None
 
 
-_IDS = msgspec.json.Decoder(list[int])
-_MARK = b",token_id:"
-_DIGITS = b"0123456789"
+class _Read(dict[str, int]):
+    """Ids of `token_id:N` texts that were read before; the keys of a top channel are few and come again and again."""
+
+    def __missing__(self, text: str) -> int:
+        token_id = placeholder_id(text)
+        if token_id is None:
+            raise KeyError(text)
+        if len(self) >= MOST_READ:
+            self.clear()
+        self[text] = token_id
+        return token_id
+
+
+MOST_READ = 2**16
+_read = _Read()
 
 
 def placeholder_ids(texts: Sequence[str]) -> list[int] | None:
-    """The ids of `token_id:N` texts, or None where one of them is anything else; see `placeholder_id`.
-
-    All texts are read as one list of JSON numbers where they hold one unbroken prefix each, and digits behind it,
-    and nothing else; whatever is not so is read one by one.
-    """
-    joined = ("," + ",".join(texts)).encode(errors="replace")
-    if joined.count(_MARK) == len(texts) and joined.translate(None, _DIGITS) == _MARK * len(texts):
-        try:
-            ids = _IDS.decode(b"[" + joined[1:].translate(None, b"token_id:") + b"]")
-        except msgspec.DecodeError:
-            return None
-        if max(ids, default=0) <= MAX_ID:
-            return ids
-    ids = [i for i in map(placeholder_id, texts) if i is not None]
-    return ids if len(ids) == len(texts) else None
+    """The ids of `token_id:N` texts, or None where one of them is anything else; see `placeholder_id`."""
+    try:
+        return list(map(_read.__getitem__, texts))
+    except KeyError:
+        return None

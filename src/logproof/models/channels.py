@@ -53,7 +53,7 @@ def _check_prompt(request: Request, response: Response) -> None:
     for name, n in known.items():
         if n != len(prompt):
             raise BadReply(f"{len(prompt)} scored prompt positions, {name} says {n}", path="/prompt_logprobs")
-    if np.isnan(prompt.logprobs[1:]).any():
+    if np.isnan(np.minimum.reduce(prompt.logprobs[1:], initial=0.0)):
         raise BadReply("an unscored position inside the prompt", path="/prompt_logprobs")
     if request.scoring.prompt > 0 and prompt.top is None:
         raise MissingChannel("the prompt's top entries were asked and are absent", path="/prompt_logprobs")
@@ -87,9 +87,10 @@ def _check_choice(request: Request, choice: Choice) -> None:
 
 def _check_sampled(request: Request, tokens: Tokens, path: str) -> None:
     """Every sampled token has a score, and one that was drawn, not enforced, had a chance."""
-    if np.isnan(tokens.logprobs).any():
+    least = np.minimum.reduce(tokens.logprobs, initial=0.0)
+    if np.isnan(least):
         raise BadReply("an unscored sampled token", path=path)
-    if request.replay.token_ids is None and np.isneginf(tokens.logprobs).any():
+    if request.replay.token_ids is None and np.isneginf(least):
         raise BadReply("a sampled token of probability zero", path=path)
 
 
@@ -126,6 +127,8 @@ def _check_possible(own: Floats, top: TopK, path: str) -> None:
     vLLM 0.32 gives such rivals (the sampled token and id 0) to every request that shares a batch with one for
     label scores (`logprob_token_ids`).
     """
+    if np.minimum.reduce(top.logprobs, initial=0.0) > -np.inf:
+        return
     impossible = np.add.reduceat(np.append(np.isneginf(top.logprobs), False), top.offsets[:-1], dtype=np.int64)
     impossible[np.diff(top.offsets) == 0] = 0
     bad = impossible > np.isneginf(own)

@@ -190,7 +190,7 @@ def _picked(texts: Sequence[str], order: Ids) -> tuple[str, ...]:
 
 
 class _Grid:
-    """Flat entries as arrays, and as one row a position once every position has its count.
+    """Flat entries as arrays, and as one row a position: of one width where all hold equally many, else filled up.
 
     Finds in whole columns which positions `_check_position` must look at; it decides.
     """
@@ -205,6 +205,8 @@ class _Grid:
         self.scored = ~np.isnan(own_values)
         self.keys, self.own = _codes(flat, own, path)
         self.own_values = own_values
+        most = int(np.maximum.reduce(flat.counts, initial=0))
+        self._even = most > 0 and len(flat.values) == most * len(flat.counts)
         self._inside: NDArray[np.bool_] | None = None
 
     def suspects(self, width: int, unique: bool) -> list[int]:
@@ -222,7 +224,7 @@ class _Grid:
         """Indexes of the flat entries, position by position, by falling value."""
         values = self._rows(self.values, -np.inf)
         rows: Ids = np.argsort(-values, axis=1, kind="stable") + self.offsets[:-1, None]
-        return rows[self._cells()]
+        return rows.ravel() if self._even else rows[self._cells()]
 
     def _whole(self, width: int) -> NDArray[np.bool_]:
         """Whether a position holds its own token with its own value, and as its last where it stands beside k."""
@@ -248,6 +250,8 @@ class _Grid:
 
     def _rows(self, column: NDArray[T], fill: float) -> NDArray[T]:
         """The column with one row a position."""
+        if self._even:
+            return column.reshape(len(self.counts), -1)
         inside = self._cells()
         rows = np.full(inside.shape, fill, dtype=column.dtype)
         rows[inside] = column

@@ -18,12 +18,13 @@ from logproof.ir.request import STRUCTURED, Output
 from logproof.ir.response import Finish, Meaning
 from logproof.models.lowering import Ledger
 
+_FREE = Output()
 _BLANKS = re.compile(r"\s{32,}")
 
 
 def constrains(output: Output) -> bool:
     """Whether the request puts a grammar over the sampled tokens."""
-    return any(getattr(output, name) is not None for name in STRUCTURED)
+    return output != _FREE and any(getattr(output, name) is not None for name in STRUCTURED)
 
 
 def sampled_meaning(output: Output, otherwise: Meaning) -> Meaning:
