@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from logproof.eval import stored
 from logproof.eval.parity import compare, judge, side
 from logproof.eval.pool import open_pool
 from logproof.eval.runner import Policy
@@ -71,6 +72,36 @@ def test_repeats_draw_different_texts_by_seed(engine_url: str, tmp_path: Path) -
             texts.append({c.key: c.response["choices"][0]["text"] for c in store.calls()})
     assert texts[0] == texts[1]
     assert len(set(texts[0].values())) > 1
+
+
+def test_labels_over_chat_are_those_of_the_templated_ids(engine_url: str, tmp_path: Path) -> None:
+    """The label stands behind `Answer:` of the assistant's turn; the same ids sent to the native wire score alike."""
+    run(engine_url, tmp_path / "a", "openai_chat", "mmlu_clp", limit="2", shots=0)
+    with RunStore.read(tmp_path / "a") as store:
+        assert store.provenance.config["ways"]["mmlu_clp"]["form"] == "chat"
+        calls = [stored.response_of(call) for call in store.calls()]
+    assert len(calls) == 2
+
+    async def native(ids: tuple[int, ...], labels: tuple[int, ...]) -> Any:
+        async with connect(engine_url, Options(dialect="vllm_native", texts=False)) as connection:
+            sampling, scoring = Sampling(max_tokens=1), Scoring(label_ids=labels)
+            request = Request(connection.model, Input(token_ids=ids), sampling, scoring)
+            return (await connection.client.call(request)).response.choices[0].labels
+
+    for reply in calls:
+        mine = reply.choices[0].labels
+        assert mine is not None
+        assert reply.prompt_ids is not None
+        theirs = asyncio.run(native(tuple(reply.prompt_ids.tolist()), tuple(mine.ids.tolist())))
+        assert abs(mine.logprobs[0] - theirs.logprobs[0]).max() < 1e-4
+
+
+def test_draws_without_seeds_run_and_say_so(sglang_url: str, tmp_path: Path) -> None:
+    """SGLang heeds no seed here."""
+    drawn = {"limit": "1", "shots": 0, "temperature": 0.8, "max_tokens": 4}
+    made = run(sglang_url, tmp_path / "a", "sglang_native", "gsm8k_gen", **drawn).report
+    assert [t.failed for t in made.tasks] == [0]
+    assert made.notes == ("gsm8k_gen: drawn without seeds, as this wire takes none: another run draws other texts",)
 
 
 @pytest.mark.parametrize("dialect", ["vllm_native", "openai_completions"])

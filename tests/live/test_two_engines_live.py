@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
 
 from logproof.cli.main import run as command
+from logproof.models import listed_fields
+from logproof.models.probe import read_facts
 
 NOISE = 1e-4
 """Most that a logprob of one engine differs from the other's, in nats: 6e-5 was seen over 1,320 tokens."""
@@ -52,6 +55,12 @@ def test_three_wires_score_the_same_tokens(engine_url: str, sglang_url: str, cap
         for side in (mine, theirs):
             assert side["top"]["ids"]
             assert set(np.diff(side["top"]["offsets"])[1:].tolist()) <= {WIDTH, WIDTH + 1}
+
+
+def test_the_fields_that_tables_show_are_those_that_vllm_lists(engine_url: str) -> None:
+    with urlopen(f"{engine_url}/openapi.json") as reply:
+        listed = read_facts({"/openapi.json": json.load(reply)}).fields
+    assert {route: listed[route] for route in listed_fields.VLLM} == listed_fields.VLLM
 
 
 def parity(capfd: pytest.CaptureFixture[str], *args: str) -> tuple[int, dict[str, object]]:
