@@ -366,7 +366,8 @@ def test_sampled_scores_bear_the_meaning_that_was_measured(mode: Any, asked: Any
 def test_what_a_wire_does_not_tell_the_probe_may_know(mode: Any) -> None:
     request = msgspec.structs.replace(PLAIN, sampling=Sampling(temperature=0.0), scoring=Scoring(sampled=0))
     logprobs = {"tokens": ["x"], "token_logprobs": [-0.5], "top_logprobs": None}
-    reply = {"choices": [{"index": 0, "text": "x", "finish_reason": "length", "logprobs": logprobs}]}
+    choice = {"index": 0, "text": "x", "finish_reason": "length", "logprobs": logprobs}
+    reply = {"choices": [choice], "usage": {"completion_tokens": 1}}
     lifted = wires.read(get_dialect("openai_completions"), request, reply, Facts(logprobs_mode=mode))
     assert lifted.choices[0].tokens is not None
     assert lifted.choices[0].tokens.meaning == (mode or "unknown")

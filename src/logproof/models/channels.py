@@ -137,17 +137,26 @@ def _check_possible(own: Floats, top: TopK, path: str) -> None:
 
 
 def _check_usage(response: Response) -> None:
-    """Sampled ids, or where there are none sampled logprobs, over all choices against the reported count.
+    """Counts are counts, and scored ones agree: sampled ids, or where there are none sampled logprobs, with usage.
 
-    A wire whose tokens leave out reasoning reports those tokens; the two then need not agree.
+    A wire whose tokens leave out reasoning reports those tokens; the numbers then need not agree.
     """
+    usage = response.usage
+    for name in ("prompt", "completion", "total", "cached", "cache_write", "reasoning"):
+        if (getattr(usage, name) or 0) < 0:
+            raise BadReply(f"{getattr(usage, name)} {name} tokens", path="/usage")
+    if usage.reasoning:
+        return
+    scored = response.prompt is not None or any(c.tokens is not None or c.labels is not None for c in response.choices)
+    parts = (usage.prompt, usage.completion)
+    if scored and usage.total is not None and None not in parts and usage.total != sum(n or 0 for n in parts):
+        raise BadReply(f"{usage.prompt} and {usage.completion} tokens do not make {usage.total}", path="/usage")
     counts = [_sampled_count(c) for c in response.choices]
     known = [n for n in counts if n is not None]
-    reported = response.usage.completion
-    if reported is None or len(known) != len(counts) or response.usage.reasoning:
+    if usage.completion is None or len(known) != len(counts):
         return
-    if sum(known) != reported:
-        raise BadReply(f"{sum(known)} sampled tokens, usage says {reported}", path="/usage")
+    if sum(known) != usage.completion:
+        raise BadReply(f"{sum(known)} sampled tokens, usage says {usage.completion}", path="/usage")
 
 
 def _sampled_count(choice: Choice) -> int | None:

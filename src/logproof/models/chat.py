@@ -106,7 +106,11 @@ def sampled_tokens(request: Request, entries: Sequence[Entry], server: Server, p
     meaning = sampled_meaning(request, server)
     for i, entry in enumerate(entries):
         _check_sentinels(entry, server, meaning, f"{path}/{i}")
+        if ids is None and (_decoded(entry.bytes) or entry.token) != entry.token:
+            raise BadReply("the token's text and its bytes differ", path=f"{path}/{i}/bytes")
     width = request.scoring.sampled or 0
+    if width:
+        _check_even(entries, path)
     return Tokens(
         logprobs=columns.logprobs([e.logprob for e in entries], path),
         meaning=meaning,
@@ -145,6 +149,16 @@ def _check_sentinels(entry: Entry, server: Server, meaning: Meaning, path: str) 
     if meaning == "raw" and at is not None and listed[at].token != entry.token:
         hint = "label scores in the same batch do this to vLLM's lists: send the request again, apart from those"
         raise BadReply("an impossible rival in a raw top list", path=f"{path}/top_logprobs/{at}", hint=hint)
+
+
+def _check_even(entries: Sequence[Entry], path: str) -> None:
+    """Lists of one reply are equally long, but for one entry more where the sampled token stands below the others."""
+    sizes = [len(e.top_logprobs or ()) for e in entries]
+    widest = max(sizes, default=0)
+    for i, (size, entry) in enumerate(zip(sizes, entries, strict=True)):
+        beside = all(r.logprob >= entry.logprob for r in entry.top_logprobs or ())
+        if size < widest - 1 or (size == widest and min(sizes) < widest and not beside):
+            raise BadReply(f"top lists of {min(sizes)} to {widest} entries", path=f"{path}/{i}/top_logprobs")
 
 
 def _texts(entries: Sequence[Entry], *, by_id: bool) -> tuple[str, ...] | None:

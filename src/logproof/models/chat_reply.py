@@ -186,6 +186,7 @@ def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usag
     if not counts:
         return
     counted = all(w.token_ids is not None or w.response_token_ids is not None for w in reply.choices)
+    counted = counted and not request.schedule.stream  # an event that is lost takes its ids with it
     if usage.completion is not None or not counted:
         stopped = sum(c.finish.reason != "length" for c in choices)
         chat.check_count(sum(counts), usage, server, stopped, "/choices")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import cast
 
 import msgspec
@@ -22,6 +22,7 @@ from logproof.ir.response import Choice, Finish, FinishReason, Ids, Labels, Mean
 from logproof.ir.tokens import placeholder_id, placeholder_ids
 from logproof.models import columns, structured
 from logproof.models.reply import decode
+from logproof.models.witness import check_counted, check_offsets
 from logproof.wire.faults import error_in_body
 from logproof.wire.message import SseEvent
 
@@ -138,8 +139,12 @@ def read(body: bytes) -> Body:
     return reply
 
 
-def envelope(reply: Body, choices: Sequence[Choice], prompt: Tokens | None, prompt_ids: Ids | None = None) -> Response:
+def envelope(
+    request: Request, reply: Body, choices: Sequence[Choice], prompt: Tokens | None, prompt_ids: Ids | None = None
+) -> Response:
     """The Response around lifted choices. prompt_ids: the first choice's `prompt_token_ids` where already checked."""
+    reported = reply.usage.completion_tokens if reply.usage is not None else None
+    check_counted(request, reported, named=all(c.token_ids is not None for c in reply.choices))
     first = reply.choices[0] if reply.choices else None
     raw_ids = first.prompt_token_ids if first is not None else None
     if any(c.prompt_token_ids != raw_ids for c in reply.choices):
@@ -224,21 +229,10 @@ def read_logprobs(wire: WireChoice, width: int) -> Columns:
     columns.same_length(f"{path}/token_logprobs", len(found.tokens), len(found.token_logprobs), "tokens")
     if found.top_logprobs:
         columns.same_length(f"{path}/top_logprobs", len(found.tokens), len(found.top_logprobs), "tokens")
-    _check_order(found, path)
+    check_offsets(found.tokens, found.text_offset, path)
     if width == 0 and found.top_logprobs and wire.matched_stop is msgspec.UNSET:
         _check_single(found.tokens, found.token_logprobs, found.top_logprobs, f"{path}/top_logprobs")
     return Columns(found.tokens, found.token_logprobs, found.top_logprobs or None)
-
-
-def _check_order(found: Logprobs, path: str) -> None:
-    """Where a token begins never lies before its predecessor's beginning: a witness of the order of positions."""
-    offsets = found.text_offset
-    if not offsets:
-        return
-    columns.same_length(f"{path}/text_offset", len(found.tokens or ()), len(offsets), "tokens")
-    at = next((i for i, (a, b) in enumerate(pairwise(offsets), start=1) if b < a), None)
-    if at is not None:
-        raise BadReply("this token begins before the one in front of it", path=f"{path}/text_offset/{at}")
 
 
 def _check_single(

@@ -34,13 +34,13 @@ NARROWED = (
     "parser_tools_required_lp",
     "sglang_stream_usage",
     "vllm_lp_hot",
-    "vllm_stream_cjk",
 )
 """Recorded with top_logprobs 1 and only the sampled token in it: certain as a width of 0, not of 1."""
 
 REFUSED: dict[str, tuple[type[LogproofError], str]] = {
     **dict.fromkeys(NARROWED, (BadReply, "0 certain entries for a top 1")),
     "compat_sampled_outside_top3": (BadReply, "2 certain entries for a top 3"),
+    "vllm_stream_cjk": (BadReply, "0 certain entries for a top 1"),
     "vllm_pl1": (MissingChannel, "prompt_token_ids are absent"),
     "vllm_stream_pl0": (MissingChannel, "prompt logprobs were asked and are absent"),
     "vllm_rf_json_schema_trunc": (OutputContractError, "truncated at max_tokens"),

@@ -33,6 +33,8 @@ REFUSED: dict[str, tuple[type[LogproofError], str]] = {
     "llamacpp_comp_echo_lp0": (BadReply, SHIFTED),
     "llamacpp_comp_echo_lp3": (BadReply, SHIFTED),
     "llamacpp_comp_echo_cjk_lp1": (BadReply, SHIFTED),
+    "comp_stream_stop": (BadReply, "how many tokens were sampled"),
+    "llamacpp_comp_stream_lp": (BadReply, "how many tokens were sampled"),
     "llamacpp_comp_n2": (BadReply, r"choices \[0\] for 2 asked"),
     "sglang_echo_lp0_ids": (BadReply, "1 echoed entries for 5 prompt tokens"),
 }

@@ -129,7 +129,7 @@ class OpenAICompletions(Dialect):
             choices.append(completions.lift_choice(request, _without_ids(request, wire), text, tokens, None))
         if boundary is not None:
             _check_tail(request, reply, sampled)
-        return completions.envelope(reply, choices, prompt)
+        return completions.envelope(request, reply, choices, prompt)
 
     def assemble(self, events: Sequence[SseEvent]) -> bytes:
         return completions.assemble(events)

@@ -120,7 +120,7 @@ class VLLMNative(Dialect):
         choices = [
             completions.lift_choice(request, wire, wire.text, *_lift_sampled(request, wire)) for wire in reply.choices
         ]
-        return completions.envelope(reply, choices, prompt, prompt.ids if prompt is not None else None)
+        return completions.envelope(request, reply, choices, prompt, prompt.ids if prompt is not None else None)
 
 
 _SAMPLING = {
