@@ -207,7 +207,10 @@ def test_audit_reports(
     assert len(list(files.read(kept))) == 14
     assert invoke(*base, *CLAIM, "--previous", record, "--json", "--nonce", "n") == 0
     told = json.loads(capfd.readouterr().out)
-    assert told["changes"] == []
+    assert (told["changes"], told["previous_is_stale"]) == ([], False)
+    record.write_text(json.dumps({**json.loads(record.read_text()), "fingerprint": "another"}))
+    assert invoke(*base, *CLAIM, "--previous", record, "--nonce", "n") == 0
+    assert "the earlier audit is stale" in capfd.readouterr().out
     assert invoke(*base, "--previous", prompts) == 3
     with FakeServer() as fraud:
         start(fraud, Tiny(writer=2))

@@ -212,6 +212,7 @@ def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
     assert s1.statistic["max_abs"] < 1e-5
     assert run(work(narrow, 3)).scored is None
     assert run(work(facts(max_logprobs=4, fields={ROUTE: ()}))).scored is None
+    assert run(work(facts(max_logprobs=4, logprobs_mode="processed"))).scored is None
 
 
 def test_long_decodes_go_in_windows(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:

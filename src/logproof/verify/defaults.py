@@ -97,7 +97,7 @@ def merged(engine: Defaults, config: Defaults, single: Defaults) -> Defaults:
     values = {**config.values, **single.values}
     for name, known in engine.values.items():
         said = values.get(name)
-        if said is not None and not _same(said.value, known.value):
+        if said is not None and not _equal(said.value, known.value):
             raise UsageError(
                 f"{name} is stated as {said.value}, but the engine says that it takes {known.value}",
                 hint="state what the engine was started with",
@@ -126,8 +126,10 @@ def _converted(values: dict[str, object]) -> Sampling:
         raise UsageError(f"--default: {error}") from None
 
 
-def _same(left: object, right: object) -> bool:
-    """Engines keep some numbers as float32."""
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-9)
-    return left == right
+def _equal(left: object, right: object) -> bool:
+    """Equal numbers; engines keep some as float32."""
+    return (
+        isinstance(left, int | float)
+        and isinstance(right, int | float)
+        and math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-9)
+    )

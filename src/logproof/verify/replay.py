@@ -234,11 +234,10 @@ async def _filled(connection: Connection, artifact: Artifact, answered: Columns)
         return None
     rows = [dict(zip(r[r != NO_ID].tolist(), v[r != NO_ID].tolist(), strict=True)) for r, v in _rows(answered)]
     for at, wanted in lacking.items():
-        before = (*(artifact.tokens.prompt_ids or ()), *ids[:at])
-        try:
-            rows[at] |= await _named(connection, before, wanted)
-        except RequestRefused:
+        named = await _named(connection, (*(artifact.tokens.prompt_ids or ()), *ids[:at]), wanted)
+        if named is None:
             return None
+        rows[at] |= named
     return make(
         answered.sampled_ids, answered.sampled_logprobs, [list(r) for r in rows], [list(r.values()) for r in rows]
     )
@@ -248,17 +247,20 @@ def _rows(columns: Columns) -> Iterator[tuple[Ids, Floats]]:
     return zip(columns.ids, columns.logprobs, strict=True)
 
 
-async def _named(connection: Connection, before: tuple[int, ...], wanted: list[int]) -> dict[int, float]:
-    """Raw logprobs of these ids behind this text."""
+async def _named(connection: Connection, before: tuple[int, ...], wanted: list[int]) -> dict[int, float] | None:
+    """Raw logprobs of these ids behind this text; None where the engine takes no names or gives other logprobs."""
     request = Request(
         connection.model,
         Input(token_ids=before),
         sampling=Sampling(max_tokens=1, temperature=0.0),
         scoring=Scoring(label_ids=tuple(wanted)),
     )
-    labels = (await connection.client.call(request)).response.choices[0].labels
+    try:
+        labels = (await connection.client.call(request)).response.choices[0].labels
+    except RequestRefused:
+        return None
     if labels is None or labels.meaning != "raw":
-        raise BadReply("named tokens came back without raw logprobs")
+        return None
     return {t: float(v) for t, v in zip(labels.ids.tolist(), labels.logprobs[0], strict=True)}
 
 
