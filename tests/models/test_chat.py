@@ -174,6 +174,25 @@ def test_minus_9999_is_an_impossible_token_only_where_vllm_lists_it() -> None:
         chat.sampled_tokens(scoring(sampled=0), [forced], None, "/x")
 
 
+def test_lists_of_one_reply_are_equally_long() -> None:
+    a = entry("a", -0.5, ("a", -0.5), ("x", -1.0), ("y", -2.0))
+    shorter = entry("b", -0.5, ("b", -0.5), ("x", -1.0))
+    beside = entry("c", -3.0, ("x", -0.5), ("y", -2.0), ("c", -3.0))
+    for listed in ([a, a], [beside, shorter], [beside, beside]):
+        assert chat.sampled_tokens(scoring(sampled=1), listed, None, "/x").top is not None
+    lone = Entry("b", -0.5, None, [Rival("b", -0.5)])
+    for listed in ([a, shorter], [beside, lone]):
+        with pytest.raises(BadReply, match="top lists of"):
+            chat.sampled_tokens(scoring(sampled=1), listed, None, "/x")
+
+
+def test_a_text_that_differs_from_its_bytes_is_refused() -> None:
+    for fine in (Entry("a", -1.0, [97]), Entry("\\xe4", -1.0, [0xE4]), Entry("a", -1.0, None), Entry("a", -1.0, [])):
+        assert len(chat.sampled_tokens(scoring(sampled=0), [fine], None, "/x")) == 1
+    with pytest.raises(BadReply, match="text and its bytes differ"):
+        chat.sampled_tokens(scoring(sampled=0), [Entry("a", -1.0, [98])], None, "/x")
+
+
 def test_ids_asked_texts_came() -> None:
     with pytest.raises(BadReply, match="ids were asked"):
         chat.sampled_tokens(scoring(sampled=0, top_by="id"), [entry("a", -1.0)], None, "/x")

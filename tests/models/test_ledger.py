@@ -151,6 +151,13 @@ def test_options_under_one_pointer() -> None:
     assert made.close()[0].pointer == "/sampling_params/x"
 
 
+def test_a_field_that_only_the_engine_reads_is_no_option() -> None:
+    made = Ledger("d", {"options.trace_decode_token_ids": [1]})
+    made.options(["logprob_token_ids"], {"logprob_token_ids": "scoring.label_ids"})
+    with pytest.raises(RequestRefused, match="this server does not read it; use replay.token_ids"):
+        made.close()
+
+
 def test_an_option_that_is_sent_stays_unconfirmed() -> None:
     made = Ledger("d", {"options.x": 1, "options.y": 2}, ["options.y"])
     made.refuse("options.y", "not here")

@@ -110,6 +110,18 @@ def test_a_cut_stream_is_no_artifact() -> None:
         made("chat_stream", reply=pair("chat_stream").asked.encode().replace(b"data: [DONE]\n\n", b""))
 
 
+def test_a_stream_that_lost_ids_is_no_scored_artifact() -> None:
+    events = pair("chat_stream").asked.split("\n\n")
+    usage = 'data: {"choices":[],"usage":{"prompt_tokens":38,"completion_tokens":6,"total_tokens":44}}'
+    at = next(i for i, e in enumerate(events) if "[DONE]" in e)
+    whole = [*events[:at], usage, *events[at:]]
+    (artifact,) = made("chat_stream", reply="\n\n".join(whole).encode())
+    assert artifact.end.usage.completion == 6
+    short = [e for i, e in enumerate(whole) if i != 2]
+    with pytest.raises(BadReply, match="5 scored tokens, usage says 6"):
+        made("chat_stream", reply="\n\n".join(short).encode())
+
+
 @pytest.mark.parametrize("body", [b"[]", b"\xff", b"{"])
 def test_a_request_that_cannot_be_read_is_no_artifact(body: bytes) -> None:
     with pytest.raises(ArtifactError, match="no JSON object"):

@@ -128,6 +128,23 @@ def test_logprobs_are_joined_and_empty_lists_tolerated() -> None:
         lift(foreign, DONE, request=scored)
 
 
+def test_ids_may_run_ahead_of_the_text() -> None:
+    scored = ask(schedule=STREAM, scoring=Scoring(sampled=0))
+    first = delta("", token_ids=[1, 2], logprobs={"content": [entry("a"), entry("b")]})
+    last = delta("abc", "stop", token_ids=[3], logprobs={"content": [entry("c")]})
+    (choice,) = lift(event(first), event(last, usage={"completion_tokens": 3}), DONE, request=scored).choices
+    assert (choice.text, choice.tokens and choice.tokens.texts) == ("abc", ("a", "b", "c"))
+    assert choice.token_ids is not None
+    assert choice.token_ids.tolist() == [1, 2, 3]
+
+
+def test_a_scored_stream_that_only_its_own_ids_count_is_refused() -> None:
+    scored = ask(schedule=STREAM, scoring=Scoring(sampled=0))
+    only = event(delta("a", "stop", token_ids=[1], logprobs={"content": [entry("a")]}))
+    with pytest.raises(BadReply, match="how many tokens were sampled"):
+        lift(only, DONE, request=scored)
+
+
 def test_grouped_logprobs_are_counted_against_usage() -> None:
     grouped = event(delta("abc", "stop", logprobs={"content": [entry("abc")]}), usage={"completion_tokens": 3})
     with pytest.raises(BadReply, match="1 scored tokens, usage says 3"):
