@@ -98,7 +98,7 @@ def test_a_text_that_the_server_lost_is_no_empty_answer(
     reply = Response((Choice(0, "", finish, **parts),), usage)
     item = GenItem("Q:", (), 9, "6")
     if lost:
-        with pytest.raises(BadReply, match="tokens were sampled and the text is empty"):
+        with pytest.raises(BadReply, match="tokens were sampled, yet the reply holds no text"):
             score(item, PLAN, {"text": reply}, Contexts())
         return
     assert "empty" in score(item, PLAN, {"text": reply}, Contexts()).flags

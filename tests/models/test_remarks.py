@@ -47,6 +47,11 @@ def test_of_several_choices_only_their_own_tokens_count() -> None:
     assert lost_texts(Response((mute, mute), Usage(completion=9))) == ()
 
 
+def test_hidden_reasoning_is_no_lost_text() -> None:
+    hidden = Response((Choice(0, "", Finish("length", "length")),), Usage(completion=9, reasoning=9))
+    assert lost_texts(hidden) == ()
+
+
 def test_every_dialect_s_reply_is_noted_by_the_client() -> None:
     logprobs = {"tokens": ["a", "b", "c"], "token_logprobs": [-0.5, -0.5, -0.5], "top_logprobs": None}
     choice = {"index": 0, "text": "", "finish_reason": "length", "logprobs": logprobs}

@@ -13,6 +13,7 @@ from logproof.eval.span import Span
 from logproof.eval.task import ClpItem, GenItem, Item, PplItem
 from logproof.eval.ways import Plan, neutral_prompts, prompts
 from logproof.ir.response import Choice, Response, Tokens
+from logproof.models.remarks import lost_texts
 
 Replies = Mapping[str, Response]
 Flag = str
@@ -147,7 +148,9 @@ def _clp(item: ClpItem, plan: Plan, reply: Response) -> Outcome:
 
 def _gen(item: GenItem, reply: Response) -> Outcome:
     choice = reply.choices[0]
-    _check_text(choice, reply)
+    lost = lost_texts(reply)
+    if lost:
+        raise BadReply(f"{lost[0]}: the server lost it, and an empty answer it is not")
     extracted = {name: extract(choice.text) for name, extract in gen.EXTRACTORS.items()}
     scores = {f"exact_{name}": float(gen.equal(number, item.gold)) for name, number in extracted.items()}
     output: dict[str, object] = {
@@ -158,18 +161,6 @@ def _gen(item: GenItem, reply: Response) -> Outcome:
         "tokens": reply.usage.completion,
     }
     return Outcome(scores, item.gold, output, _text_flags(choice))
-
-
-def _check_text(choice: Choice, reply: Response) -> None:
-    """Refuse an empty text for which tokens were sampled: what a server lost is no empty answer.
-
-    One token may be the end mark, and all the others those of the matched stop, each at least a byte long.
-    """
-    matched = choice.finish.matched
-    room = 1 + (len(matched.encode()) if isinstance(matched, str) else 0)
-    spent = (reply.usage.completion or 0) - (reply.usage.reasoning or 0)
-    if spent > room and not (choice.text or choice.reasoning or choice.refusal or choice.tool_calls):
-        raise BadReply(f"{spent} tokens were sampled and the text is empty: the server lost it", path="/choices/0")
 
 
 def _text_flags(choice: Choice) -> tuple[Flag, ...]:

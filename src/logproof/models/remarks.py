@@ -9,10 +9,12 @@ def lost_texts(response: Response) -> tuple[str, ...]:
     """A note for each choice whose tokens left no trace in the reply.
 
     An empty text is whole where at most one token was sampled, the end mark, and where all the others are those of a
-    matched stop, each at least a byte long.
+    matched stop, each at least a byte long, or of reasoning that the server counts and does not show.
     """
-    alone = len(response.choices) == 1
-    spent = [(c.index, _spent(c, response.usage.completion if alone else None)) for c in response.choices if _mute(c)]
+    usage, alone = response.usage, len(response.choices) == 1
+    hidden = (usage.reasoning or 0) if alone else 0
+    reported = usage.completion if alone else None
+    spent = [(c.index, _spent(c, reported) - hidden) for c in response.choices if _mute(c)]
     room = {c.index: _room(c) for c in response.choices}
     return tuple(f"choice {i}: {n} tokens were sampled, yet the reply holds no text" for i, n in spent if n > room[i])
 
