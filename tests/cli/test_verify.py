@@ -232,3 +232,18 @@ def test_replays_side_by_side_and_by_name(
     assert invoke("replay", path, "--engine", fake.url, "--score-missing") == 0
     assert invoke("verify", path, "--engine", fake.url, "--score-missing", "--concurrency", 2) == 3
     assert "goes one by one" in capfd.readouterr().err
+
+
+def test_signed_captures_name_their_key(fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    key, out = prompts.with_name("key"), prompts.with_name("a.jsonl")
+    args = ("capture", prompts, "-m", fake.url, "-o", out, "--sign-key", key, *SHORT)
+    for data in (bytes(range(32)), bytes(range(32)).hex().encode() + b"\n"):
+        key.write_bytes(data)
+        assert invoke(*args) == 0
+        capfd.readouterr()
+        assert invoke("verify", out, "--offline") == 2
+        assert "signed by 03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8" in capfd.readouterr().out
+    for data in (b"", b"zz", bytes(31), b"ab" * 31):
+        key.write_bytes(data)
+        assert invoke(*args) == 3
+        assert "no ed25519 private key" in capfd.readouterr().err

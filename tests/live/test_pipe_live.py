@@ -68,10 +68,11 @@ def proxied(url: str, out: Path, *options: str) -> Iterator[str]:
     process = subprocess.Popen([sys.executable, "-c", script, *args], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        found = None
+        found, told = None, []
         while found is None:
             line = process.stderr.readline()
-            assert line, "the proxy did not start"
+            assert line, f"the proxy did not start: {told}"
+            told.append(line)
             found = re.search(r"proxy at (http://127\.0\.0\.1:\d+) for", line)
         yield found[1]
         process.terminate()

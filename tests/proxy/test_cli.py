@@ -26,7 +26,7 @@ from logproof.proxy.lines import RotatingLines
 from logproof.proxy.plan import ROUTES, Asks
 from logproof.proxy.recorder import Recorder
 from logproof.proxy.upstream import Upstream
-from logproof.verify import files, structure
+from logproof.verify import files, signing, structure
 from logproof.verify.artifact import Claim, ModelClaim
 from logproof.verify.defaults import Defaults, merged, neutral, of_engine, stated
 from proxy.pairs import pair
@@ -293,12 +293,13 @@ def test_defaults_reach_the_artifacts(tmp_path: Path) -> None:
     found = pair("chat")
     body = json.dumps({**{k: v for k, v in found.request.items() if k != "temperature"}, **found.asks}).encode()
     claims = Claim(model=ModelClaim(id="m"))
-    made = FileSink(RotatingLines(tmp_path, "a"), None, VLLM, lambda _: claims, "http://e", neutral())
+    made = FileSink(RotatingLines(tmp_path, "a"), None, VLLM, lambda _: claims, "http://e", neutral(), bytes(32))
     made.write(exchange("chat", forwarded=body))
     made.close()
     (path,) = tmp_path.glob("*.jsonl")
     (artifact,) = files.read(path)
     assert (artifact.sampling.temperature, artifact.sampling.sources["temperature"]) == (1.0, "operator")
+    assert len(signing.check_signature(artifact)) == 64
 
 
 def test_a_statement_that_the_engine_denies_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

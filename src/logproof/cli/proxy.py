@@ -59,6 +59,7 @@ def proxy(
     eos_id: ways.EosIds = None,
     generation_config: ways.GenerationConfig = None,
     default: ways.DefaultValues = None,
+    sign_key: ways.SignKey = None,
     key_env: opt.KeyEnv = None,
 ) -> int:
     """Stand in front of an engine and record each chat or completion call as an artifact; clients need no change.
@@ -71,6 +72,7 @@ def proxy(
     options = opt.connection("auto", None, key_env=key_env, texts=False)
     place = open_endpoint(upstream, options, "bearer")
     config, single = ways.defaults(generation_config, default)
+    seal_key = ways.sign_key(sign_key)
     facts, told = asyncio.run(_facts(Transport(place)))
     gaps = filling.merged(filling.of_engine(told), config, single)
     known = {"dtype": dtype, "runner": runner, "device": device, "sampler_profile": profile}
@@ -81,7 +83,7 @@ def proxy(
 
     lines = RotatingLines(output, "artifacts", max_bytes=rotate_mb << 20, max_age_s=rotate_s)
     wires = RotatingLines(output, "wire", max_bytes=rotate_mb << 20, max_age_s=rotate_s) if wire_log else None
-    recorder = Recorder(FileSink(lines, wires, facts, claims, place.display, gaps), mode, capacity=queue)
+    recorder = Recorder(FileSink(lines, wires, facts, claims, place.display, gaps, seal_key), mode, capacity=queue)
     able = {route: asks(facts.fields.get(route, ()), top_k, facts.max_logprobs) for route in ROUTES}
     made = Proxy(Upstream(place.root), recorder, able)
     with listen(listen_at) as socket:
@@ -144,6 +146,7 @@ class FileSink:
         claims: ClaimFor,
         endpoint: str,
         gaps: Defaults | None = None,
+        seal_key: bytes | None = None,
     ) -> None:
         self._lines = lines
         self._wires = wires
@@ -151,6 +154,7 @@ class FileSink:
         self._claims = claims
         self._endpoint = endpoint
         self._gaps = gaps
+        self._seal_key = seal_key
         self._lock = threading.Lock()
 
     def write(self, exchange: Exchange) -> None:
@@ -164,7 +168,7 @@ class FileSink:
     def _artifacts(self, exchange: Exchange) -> None:
         claim = self._claims(_model_of(exchange))
         for artifact in artifacts_of(seen(exchange), self._facts, claim, self._endpoint, self._gaps):
-            self._lines.write(art.encode(artifact))
+            self._lines.write(art.encode(ways.sealed(artifact, self._seal_key)))
 
     def tick(self) -> None:
         """Close files that are old enough. Raises StoreError."""

@@ -50,6 +50,7 @@ def capture(
     profile: ways.Profile = None,
     eos_id: ways.EosIds = None,
     default: ways.DefaultValues = None,
+    sign_key: ways.SignKey = None,
     concurrency: ways.Concurrency = 4,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
@@ -61,7 +62,7 @@ def capture(
     Exit 1 where the endpoint failed on some prompts; the others are recorded.
     """
     given = ways.prompts(file)
-    gaps = ways.defaults(None, default)[1]
+    gaps, key = ways.defaults(None, default)[1], ways.sign_key(sign_key)
     pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce, fixed=fixed, gaps=gaps)
     options = opt.connection(
         dialect, model_name, key_env=key_env, header=header, timeout=timeout, concurrency=concurrency, texts=False
@@ -74,7 +75,7 @@ def capture(
             return [one async for one in made]
 
     made = asyncio.run(work())
-    good = [c.artifact for c in made if c.artifact is not None]
+    good = [ways.sealed(c.artifact, key) for c in made if c.artifact is not None]
     files.write(output, good)
     for one in made:
         if one.error is not None:

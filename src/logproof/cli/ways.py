@@ -15,7 +15,7 @@ from logproof.models.connect import Connection
 from logproof.records.files import read_bounded
 from logproof.verify import capture as capturing
 from logproof.verify import defaults as filling
-from logproof.verify import files
+from logproof.verify import files, signing
 from logproof.verify import policy as policies
 from logproof.verify.artifact import Artifact, Claim
 from logproof.verify.capture import Pins, Prompt
@@ -69,6 +69,32 @@ Fill = Annotated[
         help="Ask by name for recorded tokens that the engine's own list lacks; only where it serves nobody else.",
     ),
 ]
+
+
+SignKey = Annotated[
+    Path | None,
+    typer.Option("--sign-key", metavar="FILE", help="Sign each artifact with this ed25519 key: 32 bytes, raw or hex."),
+]
+
+
+def sealed(artifact: Artifact, key: bytes | None) -> Artifact:
+    """The artifact, signed where there is a key."""
+    return artifact if key is None else signing.sign(artifact, key)
+
+
+def sign_key(path: Path | None) -> bytes | None:
+    """The private key of a file. Raises UsageError where it holds none, StoreError."""
+    if path is None:
+        return None
+    data = read_bounded(path, 4096)
+    if len(data) != signing.KEY_BYTES:
+        try:
+            data = bytes.fromhex(data.decode())
+        except ValueError:
+            data = b""
+    if len(data) != signing.KEY_BYTES:
+        raise UsageError(f"{path} holds no ed25519 private key", hint="32 bytes, raw or as 64 hex digits")
+    return data
 
 
 def alone(fill: bool, concurrency: int) -> None:

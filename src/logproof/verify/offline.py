@@ -66,7 +66,9 @@ def _structure(artifact: Artifact) -> Finding:
     blind = "anything wrong but consistent"
     found = structure.faults(artifact)
     if not found:
-        return Finding(test="S0a", outcome="pass", detail="the artifact obeys its own rules", blind=blind)
+        signature = artifact.seal.signature if artifact.seal is not None else None
+        signed = "" if signature is None else f", and is signed by {signature.key_id}"
+        return Finding(test="S0a", outcome="pass", detail=f"the artifact obeys its own rules{signed}", blind=blind)
     first = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.where} {first.detail}{more}"
@@ -175,13 +177,16 @@ def _own_maximum(columns: Columns, step: float) -> Finding:
         at = int(bad[0])
         detail = f"greedy is claimed, but token {at} lies {gaps[at]:.4f} nat below its own row's best"
         return Finding(test="S4", outcome="fail", reason="self_replay", detail=detail, n=judged)
-    return Finding(test="S4", outcome="pass", detail=f"{judged} tokens are the best of their own rows", n=judged)
+    blind = "a wrong model that is consistent with itself"
+    detail = f"{judged} tokens are the best of their own rows"
+    return Finding(test="S4", outcome="pass", detail=detail, n=judged, blind=blind)
 
 
 def _seed(artifact: Artifact, bound: bool) -> Finding:
     seed = artifact.sampling.seed
     if bound:
-        return Finding(test="seed", outcome="pass", detail="the executor did not choose the seed")
+        blind = "a requester who is in league with the executor"
+        return Finding(test="seed", outcome="pass", detail="the executor did not choose the seed", blind=blind)
     origin = "absent" if seed is None else seed.origin
     return Finding(test="seed", outcome="unknown", reason="seed_unbound", detail=f"the seed's origin is {origin}")
 
@@ -210,6 +215,10 @@ def _lattice(artifact: Artifact, columns: Columns) -> list[Finding]:
     odd = share < 0.95 if step is not None else share > 0.5
     grid = dtype if step is not None else "bfloat16"
     detail = f"{share:.1%} of rows lie on the lattice of {grid}; {dtype} is claimed"
+    told = lattice.read(columns, (t,)) if odd else None
+    if told is not None:
+        kind = "raw" if told.temperature == 1.0 else f"processed at temperature {told.temperature:g}"
+        detail += f"; they look like {told.dtype}, {kind}"
     return [
         Finding(
             test="S0b",
