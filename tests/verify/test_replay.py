@@ -110,7 +110,7 @@ def test_processed_logprobs_are_replayed_under_the_same_sampling_or_not_at_all(
         assert fake.seen[-1].json()["logit_bias"] == {"7": 2.5}
 
 
-GRAMMAR = {"structured_outputs": {"regex": "[a-y]+"}}
+GRAMMAR = {"structured_outputs": {"json_object": True}}
 
 
 def under_grammar(fake: FakeServer, sampler: Sampler) -> Artifact:
