@@ -191,6 +191,7 @@ async def run_order(order: Order, urls: list[str], options: Options, label: str 
             with Bars(label) as bars:
                 return await execute(order, pool, bars, loaded)
     except asyncio.CancelledError:
+        remark(f"interrupted; what was stored is kept, logproof eval ... --out {order.out} --resume goes on")
         raise KeyboardInterrupt from None
 
 
