@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from logproof.verify import distance, evalue, gonka, online, sampling, seedreplay
+from logproof.verify import distance, evalue, online, sampling, seedreplay
 from logproof.verify.columns import Columns, make
 from logproof.verify.profiles import profile
 from logproof.verify.support import Sampler, support
@@ -45,14 +45,13 @@ def record(seed: int, width: int) -> tuple[Columns, Columns]:
 def statistics(own: Columns, verifier: Columns, seed: int) -> float:
     """Every array statistic of one artifact; the sum keeps them from being skipped."""
     inner = seedreplay.redraw(own, SAMPLER, SPLITMIX, seed, 12, vocab_size=VOCABULARY)
-    pairs, scores = online.measure(own, verifier, SIGMA)
-    theirs = gonka.Lists(own, verifier.narrow(RECORDED), pairs.matched)
+    _, scores = online.measure(own, verifier, SIGMA)
     kept = support(verifier, SAMPLER, slack=1e-6, vocab_size=VOCABULARY)
     outer = seedreplay.redraw(verifier, SAMPLER, SPLITMIX, seed, 12, kept=kept)
     drawn = sampling.outcomes(verifier, SAMPLER, kept=kept)
     bet = evalue.bins_log_e(seedreplay.margin_bins(outer), NULL)
     told = sampling.surprise(drawn)
-    total = scores["tz"] + theirs.go + theirs.python[0] + inner.capped() + float(bet[-1])
+    total = sum(scores.values()) + inner.capped() + float(bet[-1])
     return total + told.entropy + float(sampling.tempered_log_e(drawn).sum())
 
 

@@ -222,7 +222,11 @@ def test_lattice_tells_dtypes_apart() -> None:
     b16, f16, f32 = record(bfloat(z), ids, 20), record(bfloat(z, 2**-8), ids, 20), record(z, ids, 20)
     assert lattice.lattice_share(b16, 2**-5) == 1.0
     assert lattice.lattice_share(f32, 2**-5) < 0.01
-    assert [lattice.dtype_of(c) for c in (b16, f16, f32)] == ["bfloat16", "float16", None]
+    assert [lattice.read(c) for c in (b16, f16, f32)] == [
+        lattice.Reading("bfloat16", 1.0, 1.0),
+        lattice.Reading("float16", 1.0, 1.0),
+        None,
+    ]
     assert math.isnan(lattice.lattice_share(b16.narrow(1), 2**-5))
     with pytest.raises(ValueError, match="fits every row"):
         lattice.lattice_share(b16, 1e-5)
@@ -232,11 +236,11 @@ def test_lattice_finds_the_temperature() -> None:
     z = bfloat(logits(200, 10, spread=4.0))
     hot = record(z / 0.7, [0] * 200, 20)
     assert lattice.lattice_share(hot, 2**-5, 0.701) < 0.05
-    candidates = [0.5, 0.6, 0.699, 0.7, 0.701, 0.8, 1.0]
-    assert lattice.best_temperature(hot, 2**-5, candidates) == (0.7, 1.0)
-    with pytest.raises(ValueError, match="no candidate"):
-        lattice.best_temperature(hot, 2**-5, [])
-    assert lattice.best_temperature(hot.narrow(1), 2**-5, [1.0])[0] == 1.0
+    assert lattice.read(hot) == lattice.Reading("bfloat16", 0.7, 1.0)
+    odd = record(z / 0.733, [0] * 200, 20)
+    assert lattice.read(odd) is None
+    assert lattice.read(odd, (0.733,)) == lattice.Reading("bfloat16", 0.733, 1.0)
+    assert lattice.read(hot.narrow(1)) is None
 
 
 def test_alignment_names_the_first_difference() -> None:
@@ -265,9 +269,3 @@ def test_unlike_modes_are_not_compared(mine: str, theirs: str, plain: bool, reas
     a = from_maps([1], [{1: -1.0}])
     found = align.misalignment(a, a, mine, theirs, same_when_plain=plain)
     assert (found.reason if found else None) == reason
-
-
-def test_finish_reasons() -> None:
-    assert align.finish_differs("stop", "length") is True
-    assert align.finish_differs("stop", "stop") is False
-    assert align.finish_differs(None, "stop") is None

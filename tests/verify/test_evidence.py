@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from logproof.verify import conformal, evalue
+from logproof.verify import conformal, evalue, sampling
 from verify.builders import quick
 
 
@@ -160,3 +160,57 @@ def test_rates() -> None:
     assert conformal.upper_rate(0, 299) == pytest.approx(0.00997, abs=1e-5)
     with pytest.raises(ValueError, match="3 of 2"):
         conformal.clopper_pearson(3, 2)
+
+
+def test_a_likelihood_ratio_has_mean_one_under_the_claim() -> None:
+    """E[prod a(x) / q(x)] is 1 at every length if x is drawn from q, and it reaches 20 in at most one run of 20."""
+    rng = np.random.default_rng(11)
+    q, a = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.35, 0.25])
+    x = rng.choice(3, (4000, 40), p=q)
+    runs = np.array([sampling.likelihood_ratio_log_e(np.log(q[row]), np.log(a[row])) for row in x])
+    assert np.exp(runs[:, [0, 9, 39]]).mean(axis=0) == pytest.approx([1.0, 1.0, 1.0], abs=0.05)
+    assert (runs.max(axis=1) >= math.log(20)).mean() <= 0.05
+
+
+@pytest.mark.parametrize("p0", [0.01, 0.05, 0.3])
+def test_bets_lose_where_there_are_fewer_mismatches_than_allowed(p0: float) -> None:
+    """A supermartingale: its mean stays at most 1 for any honest rate up to p0."""
+    rng = np.random.default_rng(12)
+    for rate in (p0, p0 / 2):
+        runs = [evalue.mismatch_log_e(rng.random(60) < rate, p0)[-1] for _ in range(2000)]
+        assert np.exp(runs).mean() <= 1.15
+
+
+def test_e_bh_keeps_the_share_of_false_discoveries() -> None:
+    """Five of twenty claims are false; e-values of the others are squared normals' likelihood ratios."""
+    rng = np.random.default_rng(13)
+    shares, found = [], 0
+    for _ in range(400):
+        x = rng.normal(size=20)
+        x[:5] += 4.0
+        hits = np.array(evalue.e_bh((3.0 * x - 4.5).tolist(), 0.1))
+        shares.append(hits[5:].sum() / max(1, hits.sum()))
+        found += int(hits[:5].sum())
+    assert np.mean(shares) <= 0.1
+    assert found > 1500
+
+
+@quick
+@given(st.integers(0, 500), st.integers(1, 60))
+def test_conformal_ranks_are_uniform_by_exchangeability(seed: int, n: int) -> None:
+    """Over all n + 1 choices of the tested one, each p-value of 1/(n+1) .. 1 occurs once: exact, whatever the law."""
+    scores = np.random.default_rng(seed).standard_cauchy(n + 1)
+    got = [conformal.p_value(np.delete(scores, i).tolist(), float(scores[i])) for i in range(n + 1)]
+    assert sorted(got) == pytest.approx([(i + 1) / (n + 1) for i in range(n + 1)])
+
+
+@quick
+@given(st.lists(st.floats(-50, 50), min_size=1, max_size=30), st.floats(-50, 50), st.floats(0, 50))
+def test_conformal_p_falls_as_scores_rise(calibration: list[float], score: float, more: float) -> None:
+    assert conformal.p_value(calibration, score + more) <= conformal.p_value(calibration, score)
+
+
+@quick
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_the_calibrator_falls_with_p(p: float, q: float) -> None:
+    assert evalue.from_p(min(p, q)) >= evalue.from_p(max(p, q))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from logproof.verify import artifact as art
-from logproof.verify import conformal, distance, offline, online, sampling, seedreplay
+from logproof.verify import conformal, distance, gonka, offline, online, sampling, seedreplay
 from logproof.verify.columns import Columns, make
 from logproof.verify.judge import Replay, ReplayFailure, judge
 from logproof.verify.policy import Holdout, Policy, Rates, SelfTest
@@ -46,6 +46,27 @@ def test_an_honest_exact_artifact_is_valid_and_replayed(sampler: Sampler) -> Non
     assert (got.status, got.level, got.exit_code) == ("valid", "replayed", 0), got.reasons
     assert got.context.method == "prefill"
     assert got.context.policy_digest == policy().digest
+
+
+@pytest.mark.parametrize("sampler", [PLAIN, Sampler(0.0)])
+def test_every_passed_test_says_what_it_cannot_see(sampler: Sampler) -> None:
+    passed = [f for f in judge(*exact(sampler), policy(), NOW).findings if f.outcome == "pass"]
+    assert len(passed) >= 5
+    assert [f.test for f in passed if not f.blind] == []
+
+
+def test_the_evidence_names_all_distances_and_adds_up() -> None:
+    """Gonka's two forms stand beside ours, and sampling alone gives evidence that can be accumulated."""
+    made, replay = exact()
+    got = judge(made, replay, policy(), NOW)
+    told = finding(got, "S1").statistic
+    own = art.columns(made)
+    near = replay.columns.narrow(20)
+    assert (told["gonka_go"], told["gonka_python"]) == (gonka.go(own, near), gonka.python(own, near)[0])
+    assert {"tz", "mae", "max_abs", "kl", "slope", "bias"} <= told.keys()
+    assert finding(got, "S3").log_e is not None
+    bare = online.measure(make([1], [-1.0], [[]], [[]]), make([1], [-1.0], [[1]], [[-1.0]]), policy().sigma)[1]
+    assert "gonka_go" not in bare
 
 
 @pytest.mark.parametrize("at", [0, 57, N - 1])
@@ -298,6 +319,9 @@ def test_the_lattice_is_noted() -> None:
     assert finding(judge(artifact(c, dtype="bfloat16"), None, None, NOW), "S0b").reason is None
     other = artifact(record(logits(N, 99), draw(logits(N, 99), PLAIN, 7), 20), dtype="bfloat16")
     assert finding(judge(other, None, None, NOW), "S0b").reason == "lattice"
+    hot = artifact(record(z / 0.7, ids, 20), dtype="bfloat16")
+    assert "they look like bfloat16, processed at temperature 0.7" in finding(judge(hot, None, None, NOW), "S0b").detail
+    assert "they look like bfloat16, raw" in finding(lying, "S0b").detail
     for dtype in (None, "int4"):
         assert not any(f.test == "S0b" for f in judge(artifact(c, dtype=dtype), None, None, NOW).findings)
     coarse = artifact(c, dtype="float32")

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from logproof.verify.session import Audit, Session, add, add_failure, changes, headline, outdated
+from logproof.verify.session import Audit, Session, add, add_failure, changes, discoveries, headline, outdated
 from logproof.verify.verdict import Context, Finding, Reason, Verdict, decide
 
 CONTEXT = Context(time="t", artifact_digest="a", model="m")
@@ -100,3 +100,15 @@ def test_records_hold_no_infinities() -> None:
     state = grown(verdict(2.0))
     assert msgspec.json.decode(msgspec.json.encode(audit(state)), type=Audit) == audit(state)
     assert math.isfinite(state.log_e)
+
+
+def test_false_discoveries_are_shared_among_providers() -> None:
+    """Ten providers at level 0.05: one needs 200 to 1 alone, two need 100 to 1 each, a contradiction is enough."""
+    calm, strong = audit(grown(verdict(0.0))), audit(grown(verdict(math.log(120.0))))
+    assert discoveries([strong, *[calm] * 9], 0.05) == []
+    assert discoveries([strong, strong, *[calm] * 8], 0.05) == [strong, strong]
+    caught = audit(grown(verdict(failed="S4")))
+    assert discoveries([calm, caught, *[calm] * 8], 0.05) == [caught]
+    assert discoveries([], 0.05) == []
+    with pytest.raises(ValueError, match="level"):
+        discoveries([calm], 1.0)

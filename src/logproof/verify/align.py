@@ -1,6 +1,6 @@
 """Alignment: whether a replay may be compared with an artifact at all, before any distance.
 
-Order: ids, lengths, meaning of the logprobs, finish. A replay whose ids are not the ids that were sent proves that
+Order: ids, lengths, meaning of the logprobs. A replay whose ids are not the ids that were sent proves that
 the engine enforced nothing; no distance is then computed. Each problem says who is at fault: the artifact (the
 verdict may be invalid) or nobody (inconclusive).
 """
@@ -57,10 +57,3 @@ def _difference(artifact: Columns, replay: Columns, at: int) -> str:
     if at >= min(len(artifact), len(replay)):
         return f"{len(artifact)} tokens were sent, {len(replay)} came back"
     return f"token {at}: sent {artifact.sampled_ids[at]}, came back {replay.sampled_ids[at]}"
-
-
-def finish_differs(artifact_finish: str | None, replay_finish: str | None) -> bool | None:
-    """Whether two finish reasons differ; None where one is unreported. Compared exactly, as words of the wire."""
-    if artifact_finish is None or replay_finish is None:
-        return None
-    return artifact_finish != replay_finish

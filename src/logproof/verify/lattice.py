@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from logproof.verify.columns import Columns
@@ -39,23 +40,26 @@ def lattice_share(columns: Columns, step: float, temperature: float = 1.0, toler
     return float((off <= tolerance * max(1.0, temperature)).all(axis=1).mean())
 
 
-def best_temperature(columns: Columns, step: float, candidates: Sequence[float]) -> tuple[float, float]:
-    """(temperature, share) of the candidate under which most rows lie on the lattice; the first of equals.
+class Reading(msgspec.Struct, frozen=True):
+    """What a lattice says. dtype: of the logits. temperature: by which they were divided; 1 is raw. share: of rows."""
 
-    Small temperatures press all differences towards 0 and fit by chance: keep candidates * the row's spread well
-    above step. Raises ValueError without candidates.
+    dtype: str
+    temperature: float
+    share: float
+
+
+TEMPERATURES = tuple(round(0.05 * i, 2) for i in range(2, 41))
+"""Candidates: 0.1 to 2 in steps of 0.05. Off by 0.001 no row fits, so others have to be named."""
+
+
+def read(columns: Columns, temperatures: Sequence[float] = (), need: float = 0.95) -> Reading | None:
+    """The dtype and temperature under which at least `need` of the rows lie on a lattice; None where none fits.
+
+    Tried in this order: no temperature, the given ones, TEMPERATURES; the coarser dtype first.
     """
-    if not candidates:
-        raise ValueError("no candidate temperatures")
-    shares = [lattice_share(columns, step, t) for t in candidates]
-    best = int(np.nanargmax(shares)) if not np.isnan(shares).all() else 0
-    return candidates[best], shares[best]
-
-
-def dtype_of(columns: Columns, temperature: float = 1.0, need: float = 0.95) -> str | None:
-    """The coarsest dtype whose lattice holds for at least `need` of the rows, else None (float32 or unknown)."""
     for name, step in STEPS.items():
-        share = lattice_share(columns, step, temperature)
-        if share >= need:
-            return name
+        for t in (1.0, *temperatures, *TEMPERATURES):
+            share = lattice_share(columns, step, t)
+            if share >= need:
+                return Reading(name, t, share)
     return None

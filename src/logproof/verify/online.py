@@ -11,10 +11,10 @@ import math
 import msgspec
 import numpy as np
 
-from logproof.verify import conformal, distance, evalue, sampling, seedreplay
+from logproof.verify import conformal, distance, evalue, gonka, sampling, seedreplay
 from logproof.verify.align import misalignment
 from logproof.verify.artifact import Artifact
-from logproof.verify.columns import Columns
+from logproof.verify.columns import Columns, Floats
 from logproof.verify.offline import Offline, seed_obstacle
 from logproof.verify.policy import Policy
 from logproof.verify.support import claimed
@@ -30,10 +30,16 @@ S3_BLIND = "weight changes that keep the distribution nearly the same"
 
 
 def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tuple[distance.Pairs, dict[str, float]]:
-    """Pairs and the distribution scores of a pair: tz, mae, max_abs, kl, slope, bias."""
+    """Pairs and the distribution scores of a pair: tz, mae, max_abs, kl, slope, bias; and Gonka's distance in both
+    forms, on lists of the artifact's width, where every position lists something."""
     pairs = distance.pair(artifact, verifier)
     line = distance.shape(pairs)
+    lists = {}
+    if len(artifact) and artifact.counts.all():
+        both = gonka.Lists(artifact, verifier.narrow(artifact.width), pairs.matched)
+        lists = {"gonka_go": both.go, "gonka_python": both.python[0]}
     scores = {
+        **lists,
         "tz": distance.tz(pairs, sigma),
         "mae": distance.mae_k(pairs),
         "max_abs": distance.max_abs(pairs),
@@ -184,7 +190,7 @@ def _greedy(verifier: Columns, policy: Policy) -> Finding:
     return _bet(finding, evalue.mismatch_log_e(beyond, min(p0, 0.99)), policy)
 
 
-def _bet(finding: Finding, log_e: np.ndarray[tuple[int, ...], np.dtype[np.float64]], policy: Policy) -> Finding:
+def _bet(finding: Finding, log_e: Floats, policy: Policy) -> Finding:
     """A running log e-value turned into a finding: failed once it ever reached the test's level."""
     best = float(log_e.max())
     finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=min(1.0, math.exp(-max(0.0, best))))
@@ -201,7 +207,9 @@ def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: P
     numbers = {k: v for k, v in numbers.items() if math.isfinite(v)}
     detail = f"surprise z {told.z:.2f} over {told.tokens} tokens, {told.out} outside the support"
     finding = Finding(test="S3", outcome="pass", detail=detail, n=told.tokens, statistic=numbers, blind=S3_BLIND)
-    failed = _sampling_failed(drawn, told, policy, len(verifier))
+    tempered = sampling.tempered_log_e(drawn)
+    finding = msgspec.structs.replace(finding, log_e=float(tempered[-1]) if len(tempered) else None)
+    failed = _sampling_failed(drawn, told, tempered, policy, len(verifier))
     if failed is not None:
         return msgspec.structs.replace(finding, outcome="fail", reason="sampling", p=failed)
     if told.open > OPEN_SHARE * len(verifier):
@@ -213,7 +221,9 @@ def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: P
     return finding
 
 
-def _sampling_failed(drawn: sampling.Outcomes, told: sampling.Surprise, policy: Policy, length: int) -> float | None:
+def _sampling_failed(
+    drawn: sampling.Outcomes, told: sampling.Surprise, tempered: Floats, policy: Policy, length: int
+) -> float | None:
     """The p-value that rejects, or None. z counts only where honest scores are many enough for its level: the normal
     null that it has in long texts is far too light in the tails of short ones."""
     level = policy.test_level / 3.0
@@ -225,6 +235,6 @@ def _sampling_failed(drawn: sampling.Outcomes, told: sampling.Surprise, policy: 
     p0 = 0.0 if policy.exact is not None else conformal.upper_rate(policy.rates.out, policy.rates.tokens)
     if p0 < 1.0:
         p_values.append(math.exp(-max(0.0, float(evalue.mismatch_log_e(drawn.out, p0).max(initial=0.0)))))
-    p_values.append(math.exp(-max(0.0, float(sampling.tempered_log_e(drawn).max(initial=0.0)))))
+    p_values.append(math.exp(-max(0.0, float(tempered.max(initial=0.0)))))
     least = min(p_values)
     return least if least <= level else None

@@ -8,10 +8,12 @@ statistical rejection of one request does not: of many honest ones some are reje
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from logproof.verify import evalue
 from logproof.verify.artifact import Record
 from logproof.verify.verdict import Finding, Status, Verdict
 
@@ -137,6 +139,18 @@ def outdated(then: Audit, now: Audit) -> list[str]:
     """What the earlier audit rested on and is no more, in words; with any of it that audit is stale."""
     pairs = ((n, getattr(then, n), getattr(now, n)) for n in ("model", "fingerprint", "policy_digest", "trusted"))
     return [f"{name} was {old}, is {new}" for name, old, new in pairs if old != new]
+
+
+def discoveries(audits: Sequence[Audit], level: float) -> list[Audit]:
+    """Of audits of different providers, those whose claims are rejected; in the mean at most `level` of them falsely.
+
+    The e-BH procedure on what each audit has accumulated, whenever each was stopped; a contradiction is infinite
+    evidence. Raises ValueError unless level is between 0 and 1.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level {level} is not between 0 and 1")
+    found = [math.inf if any(s.decisive for s in a.session.steps) else a.session.log_e for a in audits]
+    return [a for a, rejected in zip(audits, evalue.e_bh(found, level), strict=True) if rejected]
 
 
 def changes(then: Audit, now: Audit) -> list[str]:
