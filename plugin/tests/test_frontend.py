@@ -213,6 +213,12 @@ def test_a_plain_request_reaches_the_engine_as_it_is() -> None:
     assert process(params).sampling_params is params
 
 
+def test_a_pooling_request_reaches_the_engine_as_it_is() -> None:
+    """Its parameters have no ``extra_args``; no route of a pooling model takes the fields either."""
+    pooling: Any = SimpleNamespace(task="embed")
+    assert process(pooling).sampling_params is pooling
+
+
 def test_fields_in_extra_args_become_the_canonical_entry_on_a_copy() -> None:
     params = Params(extra_args={"enforced_token_ids": [3], "other": 1})
     made = process(params).sampling_params
@@ -267,5 +273,6 @@ def test_the_bound_is_the_smaller_of_tokenizer_and_logits() -> None:
     assert runtime.vocabulary_of(Tokenizer(), 950).size == 950
     assert runtime.vocabulary_of(None, 950).size == 950
     assert runtime.vocabulary_of(Tokenizer(), 1024).eos == 7
-    Tokenizer.eos_token_id = None
-    assert runtime.vocabulary_of(Tokenizer(), 1024).eos is None
+    for none in (None, True, "2", [2]):
+        Tokenizer.eos_token_id = none
+        assert runtime.vocabulary_of(Tokenizer(), 1024).eos is None
