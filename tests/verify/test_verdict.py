@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,8 @@ def test_exit_codes_are_three(status: str) -> None:
     )
     assert got is not None
     assert got.exit_code in (0, 1, 2)
+
+
+def test_the_documentation_quotes_every_first_line() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "verification.md").read_text()
+    assert [line for line in v.NOT_SHOWN.values() if line not in page] == []
