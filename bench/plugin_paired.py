@@ -114,12 +114,12 @@ def load(**changes: Any) -> Any:
     return llm
 
 
-def generate(llm: Any, count: int, tokens: int, **sampling: Any) -> Work:
-    """`count` concurrent requests of `tokens` tokens."""
+def generate(llm: Any, count: int, tokens: int, prompt: Sequence[int] = PROMPT, **sampling: Any) -> Work:
+    """`count` concurrent requests of `tokens` tokens, each after `prompt` and one id of its own."""
     from vllm import SamplingParams
 
     params = SamplingParams(**{"max_tokens": tokens, "ignore_eos": True, "detokenize": False, **sampling})
-    prompts = [{"prompt_token_ids": [*PROMPT, i]} for i in range(count)]
+    prompts = [{"prompt_token_ids": [*prompt, i]} for i in range(count)]
     return lambda: llm.generate(prompts, params, use_tqdm=False)
 
 

@@ -20,7 +20,7 @@ import pytest
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
 MODEL = os.environ.get("LOGPROOF_MODEL", str(CACHE / "logproof" / "models" / "smollm2"))
-READY_SECONDS = 600
+READY_SECONDS = 1500
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
