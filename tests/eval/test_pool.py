@@ -226,7 +226,7 @@ def test_an_endpoint_that_is_down_at_the_start_joins_when_it_answers(
         assert finished.ended.failed == 0
         assert sorted(finished.report.endpoints) == sorted(urls)
 
-    with serving(first) as one, serving(late, down=2) as two:
+    with serving(first) as one, serving(late, down=4) as two:
         asyncio.run(go([two.url, one.url]))
         assert any(line.startswith(f"{two.url} is left out until it answers: HTTP 503") for line in told.lines)
     assert first.seen

@@ -13,15 +13,17 @@ import tokenizers
 
 import logproof
 from fakes.server import FakeServer, Reply, Seen
-from logproof.errors import AuthError, TransportError, UsageError
+from logproof.errors import AuthError, RateLimited, ServerFault, TransportError, UsageError
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
 from logproof.ir.request import Input, Request, Sampling, Scoring
 from logproof.models import connect as room
-from logproof.models.connect import Connection, Options, best_dialect, choose_model, connect, fitting
+from logproof.models.connect import Connection, Options, _brief, best_dialect, choose_model, connect, fitting
 from logproof.models.dialects import BUILT_IN
+from logproof.models.probe import QUESTIONS
 from logproof.models.sync import Model
 from logproof.models.tokenizer import LocalTokenizer, ServerTokenizer
+from logproof.wire.endpoint import Timeouts
 from logproof.wire.retry import RetryPolicy
 from models import served
 from models.wires import REPLIES, load
@@ -66,6 +68,46 @@ def test_a_silent_endpoint_is_open_to_a_named_dialect_only() -> None:
         assert connection.facts == Facts()
         with pytest.raises(UsageError, match="answers none of the questions"):
             opened(server.url)
+
+
+def failing(server: FakeServer, status: int) -> str:
+    for question in QUESTIONS:
+        server.on(question, Reply(status, json={}))
+    return server.url
+
+
+def test_a_server_that_fails_every_question_is_open_to_a_named_dialect_unless_a_gateway_says_that_none_is_there() -> (
+    None
+):
+    named = Options(dialect="openai_completions", model="m", retry=ONCE)
+    with FakeServer() as server:
+        assert opened(failing(server, 500), named).facts == Facts()
+        for options, status in ((Options(retry=ONCE), 500), (named, 502), (named, 503), (named, 504)):
+            with pytest.raises(ServerFault, match=f"HTTP {status}"):
+                opened(failing(server, status), options)
+        with pytest.raises(RateLimited):
+            opened(failing(server, 429), Options(retry=ONCE))
+
+
+def test_questions_are_repeated_briefly_and_each_round_is_told_once() -> None:
+    told: list[str] = []
+
+    async def go(url: str) -> None:
+        async with connect(url, Options(retry=RetryPolicy(base_s=0.0)), told.append):
+            raise AssertionError("it opened")
+
+    with FakeServer() as server:
+        url = failing(server, 500)
+        with pytest.raises(ServerFault, match="sent 3 times"):
+            asyncio.run(go(url))
+        assert len(server.seen) == 3 * len(QUESTIONS)
+    assert [line.partition(": ")[0] for line in told] == [f"asking {url} again, try {n} of 3" for n in (2, 3)]
+
+
+def test_no_question_waits_longer_than_the_probe_may_whatever_the_timeouts() -> None:
+    assert _brief(Timeouts()) == Timeouts(connect=5.0, first_byte=20.0, idle=20.0, total=20.0)
+    assert _brief(Timeouts(None, None, None, None)) == _brief(Timeouts())
+    assert _brief(Timeouts(connect=1, first_byte=2, idle=3, total=4)) == Timeouts(1, 2, 3, 4)
 
 
 KEY = "sk-local-0123456789"
