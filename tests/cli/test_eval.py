@@ -337,7 +337,10 @@ def test_parity_shows_the_first_difference(url: str, engine: ToyEngine, capsys: 
 def test_no_maximum_is_shown_where_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
     a = Side("a", {"t": {"acc": 0.5}}, {"t": 0})
     pair = Pair(
-        Channel(9, spread=Spread([9] + [0] * len(EDGES))), Channel(), Channel(225, unknown_meaning=225), samples=1
+        Channel(9, max_difference=0.0, spread=Spread([9] + [0] * len(EDGES))),
+        Channel(),
+        Channel(225, unknown_meaning=225),
+        samples=1,
     )
     parity_command.show(judge(a, a, pair, 0.0), False)
     rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
