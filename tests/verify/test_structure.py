@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from logproof.verify import artifact as art
 from logproof.verify.columns import make
 from logproof.verify.structure import faults
-from verify.builders import artifact, change, logits, record
+from verify.builders import artifact, change, logits, quick, record
 
 replace = msgspec.structs.replace
 
@@ -149,3 +152,30 @@ def test_a_false_signature_is_a_hash_mismatch(made: art.Artifact) -> None:
     fake = art.Signature(alg="ed25519", key_id="00" * 32, value="00" * 64)
     bad = replace(made, seal=replace(made.seal, signature=fake))
     assert [f.reason for f in faults(bad)] == ["hash_mismatch"]
+
+
+values = st.sampled_from([-0.5, -1.5, -0.1, -30.0, 0.0, 1e-7, 0.3, -9999.0, math.nan, -math.inf, 0.1])
+
+
+@quick
+@given(st.lists(st.lists(values, min_size=2, max_size=2), min_size=1, max_size=3), st.sampled_from([0.0, 0.1, 0.5]))
+def test_values_are_judged_as_the_plain_rules_say(table: list[list[float]], step: float) -> None:
+    """Checked all at once or row by row, a fault is named exactly where a rule is broken."""
+    n = len(table)
+    base = artifact(record(logits(n, 1), [5] * n, 2), k=2)
+    told = art.Positions(sampled=(None,) * n, ids=((1, 2),) * n, logprobs=tuple(map(tuple, table)))
+    assert base.logprobs is not None
+    made = replace(base, positions=told, seal=None, logprobs=replace(base.logprobs, step=step))
+    wrong = set()
+    for i, row in enumerate(table):
+        finite = all(map(math.isfinite, row))
+        high = finite and max(row) > step + 1e-6
+        filler = finite and min(row) <= -9000.0
+        heavy = finite and sum(math.exp(min(v, 0.0)) for v in row) > 1.001 * math.exp(step)
+        odd = finite and any(float(np.float32(v)) != v for v in row)
+        wrong |= {f"positions[{i}].logprobs"} if not finite or high or filler or heavy or odd else set()
+    assert {f.where for f in faults(made)} == wrong
+
+
+def test_an_absurd_step_is_a_fault_and_no_crash(made: art.Artifact) -> None:
+    assert [f.where for f in faults(spec(made, step=1e9))] == ["logprobs.step"]

@@ -17,6 +17,7 @@ from logproof.errors import ArtifactError
 from logproof.verify import artifact as art
 from logproof.verify import signing
 from logproof.verify.artifact import Artifact, LogprobsSpec, Positions
+from logproof.verify.columns import Floats
 
 FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage"]
 SUM_SLACK = 1e-3
@@ -74,8 +75,8 @@ def _ids(a: Artifact) -> Iterator[Fault]:
 
 def _range(where: str, ids: Sequence[int], bound: int | None) -> Iterator[Fault]:
     top = MAX_ID if bound is None else min(MAX_ID, bound - 1)
-    first = next((i for i, t in enumerate(ids) if not 0 <= t <= top), None)
-    if first is not None:
+    if ids and not (min(ids) >= 0 and max(ids) <= top):
+        first = next(i for i, t in enumerate(ids) if not 0 <= t <= top)
         yield Fault("token_out_of_range", f"{where}[{first}]", f"{ids[first]} is not in 0..{top}")
 
 
@@ -146,11 +147,13 @@ def _rows(a: Artifact) -> Iterator[Fault]:
     if wrong:
         yield from _bad("positions", f"{n} tokens, but {wrong}")
         return
+    sound = _values_sound(rows, spec)
     for i in range(n):
-        yield from _row(a, rows, spec, i)
+        yield from _row(a, rows, spec, i, sound=sound)
 
 
-def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int) -> Iterator[Fault]:
+def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int, *, sound: bool) -> Iterator[Fault]:
+    """Faults of one position. sound: its values are known to have none."""
     ids, values, where = rows.ids[i], rows.logprobs[i], f"positions[{i}]"
     if len(ids) != len(values):
         yield from _bad(where, f"{len(ids)} ids and {len(values)} logprobs")
@@ -159,7 +162,8 @@ def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int) -> Iterator[F
     if len(set(ids)) != len(ids):
         yield from _bad(f"{where}.ids", "holds an id twice")
     yield from _width(where, len(ids), spec, None if rows.kept is None else rows.kept[i])
-    yield from _values(where, values, rows.sampled[i], spec)
+    if not sound:
+        yield from _values(where, values, rows.sampled[i], spec)
     yield from _drawn(where, a, rows, i)
 
 
@@ -174,6 +178,22 @@ def _width(where: str, width: int, spec: LogprobsSpec, kept: int | None) -> Iter
         yield from _bad(f"{where}.ids", f"has {width} entries, {spec.k} were asked")
 
 
+def _values_sound(rows: Positions, spec: LogprobsSpec) -> bool:
+    """Whether `_values` would find nothing in any row: all at once, as nearly all artifacts are sound."""
+    widths = [len(row) for row in rows.logprobs]
+    listed = np.array([v for row in rows.logprobs for v in row], np.float64)
+    every = np.concatenate((listed, np.array([v for v in rows.sampled if v is not None], np.float64)))
+    if not (np.isfinite(every).all() and (every <= spec.step + 1e-6).all() and (every > -9000.0).all()):
+        return False
+    mass = np.bincount(np.repeat(np.arange(len(widths)), widths), np.exp(np.minimum(listed, 0.0)))
+    return bool(mass.max(initial=0.0) < _most_mass(spec) * (1.0 - 1e-12)) and _in_format(every, spec)
+
+
+def _most_mass(spec: LogprobsSpec) -> float:
+    """What listed probabilities may sum to, the rounding of each value included; steps above 0.5 are a fault apart."""
+    return (1.0 + SUM_SLACK) * math.exp(min(spec.step, 0.5))
+
+
 def _values(where: str, values: Sequence[float], sampled: float | None, spec: LogprobsSpec) -> Iterator[Fault]:
     every = list(values) if sampled is None else [*values, sampled]
     if not all(map(math.isfinite, every)):
@@ -183,13 +203,13 @@ def _values(where: str, values: Sequence[float], sampled: float | None, spec: Lo
         yield from _bad(f"{where}.logprobs", f"{max(every)} is above 0")
     if any(v <= -9000.0 for v in every):
         yield from _bad(f"{where}.logprobs", "holds a filler value; a token that cannot occur is left out")
-    if math.fsum(math.exp(min(v, 0.0)) for v in values) > (1.0 + SUM_SLACK) * math.exp(spec.step):
+    if math.fsum(math.exp(min(v, 0.0)) for v in values) > _most_mass(spec):
         yield from _bad(f"{where}.logprobs", "sum to more than 1 as probabilities")
     if not _in_format(every, spec):
         yield from _bad(f"{where}.logprobs", f"holds a value that is not in {spec.format} format")
 
 
-def _in_format(values: Sequence[float], spec: LogprobsSpec) -> bool:
+def _in_format(values: Sequence[float] | Floats, spec: LogprobsSpec) -> bool:
     array = np.asarray(values, np.float64)
     if spec.format == "float32":
         with np.errstate(over="ignore"):
