@@ -239,7 +239,7 @@ def test_commands_judge_what_the_proxy_wrote(
     prompts.write_text("".join(json.dumps({"text": f"{PROMPT} {i}"}) + "\n" for i in range(14)))
     claim = ("--dtype", "float32", "--runner", "v1", "--device", "cpu", "--eos-id", "2")
     base = ("--engine", plugin_url, "--method", "decode")
-    made = ("calibrate", prompts, *base, "-o", rules_file, "--max-tokens", "8", "-k", K, "--concurrencies", "2", *claim)
+    made = ("calibrate", prompts, *base, "-o", rules_file, "--max-tokens", "4", "-k", K, "--concurrencies", "2", *claim)
     assert command([str(a) for a in (*made, "--nonce", "c", "--no-greedy")]) == 0
     assert "an exact pair" in capfd.readouterr().out
     records = tmp_path / "records.parquet"
