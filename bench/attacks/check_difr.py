@@ -24,7 +24,7 @@ from arrays import TOP_K, VOCABULARY, Record, load, records
 from logproof.launch.places import models_dir
 from logproof.verify.profiles import gumbel, profile
 
-SOME = 4
+SOME = 2
 
 
 def package(folder: Path) -> ModuleType:

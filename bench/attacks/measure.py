@@ -127,7 +127,7 @@ def peers(row: str, given: Scores, names: Sequence[str], honest: Scores, scored:
         values = [table[name] for name in names if name in table]
         if not values:
             continue
-        known = [honest[detector, n][name] for name in scored]
+        known = [honest[detector, n][name] for name in scored if name in honest[detector, n]]
         hits = sum(conformal.p_value(known, v) <= LEVEL for v in values)
         found.append(Count(row, detector, n, hits, len(values)))
         if detector == "gonka":

@@ -9,6 +9,7 @@ docs/attacks.md. README.md beside it says how everything is made and how long it
 from __future__ import annotations
 
 import argparse
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -191,8 +192,9 @@ def measured(cache: Cache, chosen: list[plan.Set], jobs: int) -> page.Results:
 def at_once(todo: list[Callable[[], list[measure.Count]]], jobs: int) -> list[list[measure.Count]]:
     """Results in order, worked out by some forked processes, which see this one's records without copying them."""
     WORK.extend(todo)
+    gc.freeze()  # else every collection in a child walks, and so copies, all records
     with get_context("fork").Pool(jobs) as pool:
-        return pool.map(one_of, range(len(todo)), chunksize=1)
+        return list(pool.imap(one_of, range(len(todo))))
 
 
 WORK: list[Callable[[], list[measure.Count]]] = []
