@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from logproof.verify import artifact as art
 from logproof.verify import distance, noise
 from logproof.verify.columns import Columns, make
+from logproof.verify.judge import Replay
 from logproof.verify.policy import Engine, Policy
 from logproof.verify.support import Sampler
+from logproof.verify.verdict import Finding, Verdict
 
 quick = settings(deadline=None, max_examples=40)
 VOCAB = 200
@@ -172,3 +174,14 @@ def policy(**fields: object) -> Policy:
         exact=1e-4,
     )
     return msgspec.structs.replace(base, **fields)
+
+
+def replayed(columns: Columns, **fields: object) -> Replay:
+    base = Replay(
+        method="prefill", method_reason="stock", mode="raw", columns=columns, endpoint="http://t", fingerprint="fp-1"
+    )
+    return msgspec.structs.replace(base, **fields)
+
+
+def finding(verdict: Verdict, test: str) -> Finding:
+    return next(f for f in verdict.findings if f.test == test)
