@@ -189,7 +189,7 @@ def test_peers_are_judged_by_honest_scores_and_own_bounds(monkeypatch):
     known = [msgspec.structs.replace(one, name=str(i / 100_000)) for i in range(200)]
     table = measure.scores(known, (LENGTH,))
     liars = measure.scores([msgspec.structs.replace(one, name=n) for n in ("0.02", "0.04", "0.0")], (LENGTH,))
-    found = measure.peers("x", liars, ["0.02", "0.04", "0.0"], table, [r.name for r in known])
+    found = measure.peers("x", liars, ["0.02", "0.04", "0.0"], table, [*(r.name for r in known), "shorter"])
     assert {c.detector: (c.hits, c.trials) for c in found} == {
         "gonka": (2, 3),
         "gonka, own bound 0.0351": (1, 3),
