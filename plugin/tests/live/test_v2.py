@@ -104,9 +104,12 @@ def test_top_k_and_top_p_in_mixed_modes(server: str) -> None:
 
 
 def test_preempted_and_chunked_requests_replay_exactly(server: str) -> None:
-    """Two prompts of 126 tokens outgrow their blocks in a cache of three; the engine counts the preemptions."""
+    """Two prompts of 126 tokens outgrow their blocks in a cache of three; the engine counts the preemptions.
+
+    The lists are long enough that the first request still holds its second block when the other one asks for its own.
+    """
     before = preemptions(server)
-    lists = [[100 + row, 2, 30000, 17, 45000] for row in range(2)]
+    lists = [[100 + row, 2, 30000, 17, 45000, 0, 7, 9, 11] for row in range(2)]
     bodies = [
         {"prompt": [504 + row, *range(300, 425)], "enforced_token_ids": ids, "logprobs": 1, "return_token_ids": True}
         for row, ids in enumerate(lists)
