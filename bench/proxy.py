@@ -80,7 +80,7 @@ def idle_rate(pid: int) -> float:
 def started(stack: ExitStack, url: str) -> tuple[int, int]:
     """Port and process id of a proxy in front of `url`."""
     out = stack.enter_context(tempfile.TemporaryDirectory())
-    script = "from logproof.cli.main import main; main()"
+    script = "from logproof.__main__ import main; main()"
     args = ["proxy", "--upstream", url, "--listen", "127.0.0.1:0", "--out", out, "--top-k", "5"]
     process = subprocess.Popen([sys.executable, "-c", script, *args], stderr=subprocess.PIPE, text=True)
     stack.callback(process.wait)

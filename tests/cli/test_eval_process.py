@@ -38,7 +38,7 @@ def started(engine: ToyEngine, tmp_path: Path) -> Iterator[Any]:
     with serving(engine) as fake:
 
         def start(*more: str, **given: Any) -> subprocess.Popen[str]:
-            command = [sys.executable, "-c", "from logproof.cli.main import main; main()", "eval", "gsm8k_gen"]
+            command = [sys.executable, "-c", "from logproof.__main__ import main; main()", "eval", "gsm8k_gen"]
             command += ["-m", fake.url, "--data", str(tmp_path), "--shots", "0", "--out", str(tmp_path / "run"), *more]
             begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **given))
             return begun[-1]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-PROGRAM = "from logproof.cli.main import main; main()"
+PROGRAM = "from logproof.__main__ import main; main()"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
@@ -17,3 +17,15 @@ def test_a_closed_stream_swallows_what_goes_there(closed: str) -> None:
     assert done.returncode == 0
     assert done.stderr == ""
     assert ("vllm_native" in done.stdout) == (">&-" not in closed.split())
+
+
+def test_ctrl_c_while_the_commands_load_is_one_line() -> None:
+    interrupted = (
+        "import sys; from importlib.abc import MetaPathFinder\n"
+        "class CtrlC(MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'logproof.cli.main': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, CtrlC())\n" + PROGRAM
+    )
+    done = subprocess.run([sys.executable, "-c", interrupted, "dialects"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")

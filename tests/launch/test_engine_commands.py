@@ -61,7 +61,7 @@ def test_a_signal_to_the_command_itself_leaves_nothing_running(
     checkpoint: str, monkeypatch: pytest.MonkeyPatch, numbers: list[signal.Signals], code: int
 ) -> None:
     monkeypatch.setenv("FAKE", "mute")
-    command = [sys.executable, "-c", "from logproof.cli.main import main; main()", "engine", "start", checkpoint]
+    command = [sys.executable, "-c", "from logproof.__main__ import main; main()", "engine", "start", checkpoint]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     while not (engines := recorded()):

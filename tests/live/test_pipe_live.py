@@ -63,7 +63,7 @@ def go(work: Coroutine[Any, Any, T]) -> T:
 @contextmanager
 def proxied(url: str, out: Path, *options: str) -> Iterator[str]:
     """The command in front of an engine; on the way out it has written all."""
-    script = "from logproof.cli.main import main; main()"
+    script = "from logproof.__main__ import main; main()"
     args = ["proxy", "--upstream", url, "--out", str(out), "--listen", "127.0.0.1:0", *options]
     process = subprocess.Popen([sys.executable, "-c", script, *args], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

@@ -55,7 +55,7 @@ def engine(fake: FakeServer) -> None:
 @contextmanager
 def started(fake: FakeServer, out: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The command in a process of its own, and its port."""
-    script = "from logproof.cli.main import main; main()"
+    script = "from logproof.__main__ import main; main()"
     args = [
         sys.executable,
         "-c",

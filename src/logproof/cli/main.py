@@ -52,11 +52,6 @@ def version() -> None:
     typer.echo(VERSION)
 
 
-def main() -> None:
-    """Entry point of the console script."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(args: Sequence[str]) -> int:
     """Run one command and return its exit code; prints one line, and a hint, for every failure."""
     try:
