@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fakes.server import FakeServer, Reply
+from logproof import __main__ as program
 from logproof.cli import access, main
 from logproof.cli.printing import err, out, print_json, visible
 from logproof.models.probe import QUESTIONS
@@ -18,6 +19,8 @@ from models import served, wires
 
 KEY = "sk-test-ABC123"
 PROMPT = "The capital of France is"
+STYLES = ("authorization", "x-api-key", "x-goog-api-key")
+"""Headers in which a key may travel, in the order in which they are tried."""
 
 
 @pytest.fixture
@@ -131,6 +134,27 @@ def test_probe_tells_what_is_there(cli: Cli, fake: FakeServer) -> None:
     found = cli.json("probe", fake.url)
     assert found["facts"]["engine"] == "vllm"
     assert found["dialects"][0] == "vllm_native"
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_probe_finds_how_an_endpoint_takes_the_key_and_records_every_try(cli: Cli, tmp_path: Path, style: str) -> None:
+    value = f"Bearer {KEY}" if style == "authorization" else KEY
+    models = {"data": [{"type": "model", "id": "claude-x"}], "has_more": False}
+    with FakeServer() as guarded:
+        guarded.on("/v1/models", lambda seen: models if seen.headers.get(style) == value else Reply(401, json={}))
+        found = cli.json("probe", guarded.url, "--record", tmp_path)
+        tries = [seen for seen in guarded.seen if seen.path == "/v1/models"]
+    assert (found["facts"]["engine"], found["dialects"]) == ("anthropic", ["anthropic_messages"])
+    assert [len(seen.headers.keys() & set(STYLES)) for seen in tries] == [1] * (STYLES.index(style) + 1)
+    kept = [json.loads(f.read_text()) for f in tmp_path.iterdir()]
+    assert sorted(k["status"] for k in kept if k["path"] == "/v1/models") == [200, *[401] * STYLES.index(style)]
+    assert KEY not in str(kept)
+
+
+def test_probe_with_a_key_that_no_way_opens_is_one_line(cli: Cli) -> None:
+    with FakeServer() as guarded:
+        guarded.on("/v1/models", Reply(401, json={"error": {"message": "bad key"}}))
+        assert "HTTP 401" in cli.fails(4, "probe", guarded.url)
 
 
 def test_probe_of_something_unknown_and_of_a_plugin(cli: Cli, fake: FakeServer) -> None:
@@ -375,7 +399,7 @@ def test_exit_codes_pass_through(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     assert cli("x") == 2
     monkeypatch.setattr(main.sys, "argv", ["logproof", "x"])
     with pytest.raises(SystemExit) as caught:
-        main.main()
+        program.main()
     assert caught.value.code == 2
 
 

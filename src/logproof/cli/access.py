@@ -18,10 +18,10 @@ from logproof.ir.message import text_message
 from logproof.ir.request import Input, Output, Request, Sampling, Schedule, Scoring
 from logproof.models.capabilities import parse_requirement, plan
 from logproof.models.client import Call, Client
-from logproof.models.connect import Connection, Options, asking, connect, fitting, open_endpoint
+from logproof.models.connect import Connection, Options, connect, discover, fitting
 from logproof.models.dialects import dialect_ids, get_dialect
-from logproof.models.probe import probe as probe_endpoint
 from logproof.wire.recording import RecordingSender
+from logproof.wire.transport import Sender
 
 SURROGATES = range(0xD800, 0xE000)
 """Code points that stand for bytes that are no UTF-8 in an argument."""
@@ -142,10 +142,11 @@ def probe(
     """Ask an endpoint what it is: engine, version, models, limits, plugin, and the dialects that fit."""
     options = opt.connection(key_env=key_env, header=header, timeout=timeout)
 
+    def through(sender: Sender) -> Sender:
+        return RecordingSender(sender, record) if record else sender
+
     async def ask() -> None:
-        place = open_endpoint(url, options, "bearer")
-        async with asking(place, options, remark) as sender:
-            facts = await probe_endpoint(RecordingSender(sender, record) if record else sender)
+        facts, _ = await discover(url, options, remark, through)
         if as_json:
             print_json({"facts": facts, "dialects": fitting(facts)})
         else:

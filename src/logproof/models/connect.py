@@ -56,6 +56,9 @@ UNREACHED = frozenset({502, 503, 504})
 Tell = Callable[[str], None]
 """Who is told, a line at a time, what a caller waits for."""
 
+Through = Callable[[Sender], Sender]
+"""What the questions of a probe pass through on their way, a recorder for one."""
+
 
 class Connection(msgspec.Struct, frozen=True):
     """An open way to one endpoint. model: served name that requests should carry."""
@@ -93,8 +96,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 async def connect(url: str, options: Options | None = None, tell: Tell | None = None) -> AsyncIterator[Connection]:
     """Open an endpoint. Raises UsageError for a bad URL, dialect or model, EndpointError where nothing answers."""
     options = options or Options()
-    named = get_dialect(options.dialect) if options.dialect != "auto" else None
-    known, auth = await _told(url, options, named, tell)
+    named = _named_dialect(options)
+    known, auth = await discover(url, options, tell)
     place = open_endpoint(url, options, auth)
     async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
         facts = with_version(known, options.headers)
@@ -105,12 +108,19 @@ async def connect(url: str, options: Options | None = None, tell: Tell | None = 
         yield Connection(client, place, facts, transport, tokenizer, model)
 
 
-async def _told(url: str, options: Options, named: Dialect | None, tell: Tell | None) -> tuple[Facts, AuthStyle]:
+def _named_dialect(options: Options) -> Dialect | None:
+    return get_dialect(options.dialect) if options.dialect != "auto" else None
+
+
+async def discover(
+    url: str, options: Options, tell: Tell | None = None, through: Through = lambda sender: sender
+) -> tuple[Facts, AuthStyle]:
     """Facts of an endpoint, and how it takes the key: as the dialect's own API does, or as a bearer token.
 
     vLLM, SGLang and many gateways serve every wire behind one check for a bearer token; which kind of key an
     endpoint takes, its answer to the probe shows. Raises AuthError where it takes none.
     """
+    named = _named_dialect(options)
     styles = AUTH_STYLES if named is None else tuple(dict.fromkeys((named.auth, "bearer")))
     if options.facts is not None:
         return options.facts, "bearer" if options.facts.engine in BEARER_ENGINES else styles[0]
@@ -119,7 +129,7 @@ async def _told(url: str, options: Options, named: Dialect | None, tell: Tell | 
         place = open_endpoint(url, options, auth)
         async with asking(place, options, tell) as sender:
             try:
-                return await _probed(sender, must_tell=named is None), auth
+                return await _probed(through(sender), must_tell=named is None), auth
             except AuthError as refused:
                 refusals.append(refused)
         if place.key is None:

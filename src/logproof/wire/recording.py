@@ -19,16 +19,16 @@ from logproof.wire.transport import Sender
 class RecordingSender:
     """Passes requests on to another sender and writes each exchange under `folder`.
 
-    Files are named NNNN-METHOD-path.json in the order of answers. Raises StoreError where the folder cannot
-    be written.
+    Files are named NNNN-METHOD-path.json in the order of answers, counted on from what the folder holds. Raises
+    StoreError where the folder cannot be written.
     """
 
     def __init__(self, sender: Sender, folder: Path) -> None:
         self._sender = sender
         self._folder = folder
-        self._count = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            self._count = sum(1 for _ in folder.glob("*.json"))
         except OSError as error:
             raise StoreError(f"cannot make {folder}: {error.strerror}") from None
 
