@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logproof_vllm import __version__, contract, endpoint, hooks, runtime, serve, settings
+from logproof_vllm import __version__, contract, endpoint, hooks, plugin, runtime, serve, settings
 from logproof_vllm.fields import Limits, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 
@@ -121,3 +123,69 @@ def test_a_v2_runner_of_another_version_is_refused(status: runtime.Status) -> No
     endpoint.check_runner()
     assert len(status.problems) == 1
     assert "VLLM_USE_V2_MODEL_RUNNER=0" in str(status.refusal())
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what a start installs, in order; the contract of the stand-in engine has one break."""
+    done: list[str] = []
+    envs = SimpleNamespace(environment_variables={})
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(envs=envs, __version__="0.32.0"))  # type: ignore[arg-type]
+    for name, value in vars(runtime.Status()).items():
+        monkeypatch.setattr(STATUS, name, value)
+    monkeypatch.setattr(contract, "check", lambda: ["Sampler.forward takes (x)"])
+    for name in ("frontend", "asgi"):
+        monkeypatch.setattr(getattr(plugin, name), "install", lambda name=name: done.append(name))
+    monkeypatch.setattr(plugin.mq, "install", lambda chunks: done.append("mq"))
+    hooks_ = {"engine": lambda: done.append("engine"), "sick": lambda: 1 / 0}
+    monkeypatch.setattr(plugin, "ENGINE_HOOKS", hooks_)
+    return done
+
+
+def test_a_broken_contract_leaves_the_engine_alone_and_still_reads_the_fields(
+    installed: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the frontend's hooks a server would take the fields and enforce nothing."""
+    with caplog.at_level(logging.WARNING, "vllm.logproof"):
+        plugin.register()
+    assert installed == ["frontend", "asgi", "mq"]
+    assert "Sampler.forward takes (x)" in str(STATUS.refusal())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "Sampler.forward takes (x)" in line
+    assert all(version in line for version in contract.V1_VERSIONS)
+
+
+def test_a_hook_that_cannot_be_installed_is_a_reason(installed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "check", list)
+    plugin.register()
+    assert installed == ["frontend", "asgi", "mq", "engine"]
+    assert STATUS.installed == ["engine"]
+    assert "sick: ZeroDivisionError" in str(STATUS.refusal())
+
+
+def test_a_strict_server_does_not_start_on_a_broken_contract(
+    installed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGPROOF_STRICT", "1")
+    with pytest.raises(RuntimeError, match=r"LOGPROOF_STRICT=1: .*Sampler.forward takes \(x\)"):
+        plugin.register()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_failed_canary_refuses_the_fields_or_the_start(
+    status: runtime.Status, monkeypatch: pytest.MonkeyPatch, strict: bool
+) -> None:
+    async def fail(engine: object, tokenizer: object) -> None:
+        status.canary = "asked for 1, got 2"
+
+    binding = status.binding
+    monkeypatch.setattr(endpoint, "binding_of", lambda config, tokenizer: binding)
+    monkeypatch.setattr(endpoint.canary, "run", fail)
+    monkeypatch.setenv("LOGPROOF_STRICT", "1" if strict else "0")
+    start = endpoint.LogproofEndpoints().init_state(SimpleNamespace(vllm_config=None), None, None)
+    if strict:
+        with pytest.raises(RuntimeError, match="asked for 1, got 2"):
+            asyncio.run(start)
+    else:
+        asyncio.run(start)
+    assert "asked for 1, got 2" in str(status.refusal())

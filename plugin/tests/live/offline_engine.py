@@ -66,7 +66,7 @@ ORDINARY: list[dict[str, Any]] = [
     {"temperature": 0.8, "min_p": 0.05, "repetition_penalty": 1.3},
 ]  # fmt: skip
 SPECIAL: list[dict[str, Any]] = [
-    {"ids": [100, 2, 30000, 17, 4000, 45000, 6, 1]},
+    {"ids": [100, 2, 30000, 17, 4000, 45000, 6, 1], "mode": "raw_logprobs"},
     {"ids": [100, 2, 30000, 17, 4000, 45000, 6, 1], "mode": "processed_logprobs", "top_k": 5},
     {"seed": 5, "top_p": 0.8, "mode": "processed_logprobs"},
     {"ids": [5, 6, 7], "regex": DIGITS},
