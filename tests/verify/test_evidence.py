@@ -90,8 +90,23 @@ def test_margin_bet_is_fair_and_sees_sizes() -> None:
     other /= other.sum()
     fraud = [evalue.bins_log_e(rng.choice(10, 300, p=other), null)[-1] for _ in range(50)]
     assert np.median(fraud) > math.log(100)
-    with pytest.raises(ValueError, match="share is 0"):
-        evalue.bins_log_e(np.array([0]), np.array([1.0, 0.0]))
+    for bad in ([0.9, 0.1, 0.0], [0.9, 0.1]):
+        with pytest.raises(ValueError, match="share is 0, or there are fewer"):
+            evalue.bins_log_e(np.array([0]), np.array(bad))
+
+
+@quick
+@given(st.lists(st.integers(0, 5000), min_size=3, max_size=12))
+def test_a_margin_bet_gains_nothing_from_honest_tokens(counts: list[int]) -> None:
+    null = evalue.null_shares([counts[0] + 1, *counts[1:]])
+    gains = [math.exp(evalue.bins_log_e(np.array([b]), null)[0]) for b in range(len(null))]
+    assert float(np.dot(null, gains)) == pytest.approx(1.0)
+
+
+def test_three_foreign_tokens_in_sixty_settle_a_bet_that_small_margins_do_not() -> None:
+    null = evalue.null_shares([70300, 330, 320, 380, 270, 100, 9, 3, 1, 75])
+    assert evalue.bins_log_e(np.array([0] * 60 + [7, 8, 8]), null).max() > math.log(300)
+    assert evalue.bins_log_e(np.array([0] * 60 + [1, 2, 3]), null).max() < math.log(10)
 
 
 def test_smoothing_never_makes_the_first_bin_rarer_than_honest_rares() -> None:
@@ -105,15 +120,15 @@ def test_sprt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "index"), [(1, 0), (15, 0), (16, 1), (63, 1), (64, 2), (255, 2), (256, 3), (9999, 3)]
+    ("length", "index"), [(4, 0), (15, 0), (16, 1), (63, 1), (64, 2), (255, 2), (256, 3), (9999, 3)]
 )
 def test_buckets(length: int, index: int) -> None:
     assert conformal.bucket(length) == index
 
 
-def test_no_bucket_below_one() -> None:
-    with pytest.raises(ValueError, match="length"):
-        conformal.bucket(0)
+def test_no_bucket_below_the_first() -> None:
+    with pytest.raises(ValueError, match="length 3"):
+        conformal.bucket(3)
 
 
 def test_conformal_p_by_hand() -> None:

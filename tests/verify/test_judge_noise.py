@@ -34,12 +34,13 @@ def calibrated() -> Policy:
     pairs = [honest_pair(i, PLAIN) for i in range(160)]
     matched = [distance.pair(a, b) for a, b in pairs]
     sigma = distance.fit_sigma(matched[:40])
-    bins = np.zeros(seedreplay.BINS, np.int64)
+    bins, margins = np.zeros(seedreplay.BINS, np.int64), []
     for i, (_, theirs) in enumerate(pairs):
         again = seedreplay.redraw(theirs, PLAIN, profile("v1-cpu-splitmix"), i, 3, vocab_size=VOCAB)
         bins += np.bincount(seedreplay.margin_bins(again), minlength=seedreplay.BINS)
+        margins.append(again.capped())
     z = [sampling.surprise(sampling.outcomes(b, PLAIN, VOCAB)).z for _, b in pairs[40:]]
-    scores = {"tz": tuple(distance.tz(p, sigma) for p in matched[40:]), "surprise": tuple(z)}
+    scores = {"tz": tuple(distance.tz(p, sigma) for p in matched[40:]), "surprise": tuple(z), "margin": tuple(margins)}
     gaps = int(
         sum((sampling.greedy_gaps(b) > 0.125).sum() for _, b in [honest_pair(i, Sampler(0.0)) for i in range(40)])
     )
@@ -135,3 +136,51 @@ def test_request_evidence_adds_up(calibrated: Policy) -> None:
     checked = offline.check(bare)
     with pytest.raises(ValueError, match="without columns"):
         online.check(bare, checked, theirs, "raw", calibrated)
+
+
+def drawn(rng: np.random.Generator, foreign: float = 0.0, n: int = 60) -> seedreplay.Redraw:
+    """A redraw whose rate of small honest margins is its text's own; `foreign` of its tokens are another's draws."""
+    margin = np.where(rng.random(n) < rng.beta(2, 80), rng.exponential(0.05, n), 0.0)
+    margin = np.where(rng.random(n) < foreign, rng.exponential(0.7, n), margin)
+    return seedreplay.Redraw(margin, rng.random(n) < 0.001, np.zeros(n, np.int64), 1e-6)
+
+
+def margins_policy(rng: np.random.Generator, records: int) -> Policy:
+    some = [drawn(rng) for _ in range(300)]
+    bins = np.bincount(np.concatenate([seedreplay.margin_bins(d) for d in some]), minlength=seedreplay.BINS)
+    scores = {"1": {"margin": tuple(drawn(rng).capped() for _ in range(records))}}
+    return policy(exact=None, level=0.1, scores=scores, rates=Rates(margins=tuple(bins.tolist()), tokens=18_000))
+
+
+def test_the_seed_test_keeps_its_level_where_texts_differ() -> None:
+    rng = np.random.default_rng(4)
+    bets_alone, both = margins_policy(rng, 0), margins_policy(rng, 299)
+    for used in (bets_alone, both):
+        alarms = sum(online.seed_finding(drawn(rng), used).outcome == "fail" for _ in range(400))
+        assert conformal.clopper_pearson(alarms, 400)[0] <= used.level_of("S2")
+
+
+def test_few_foreign_tokens_are_found_among_honest_margins() -> None:
+    rng = np.random.default_rng(5)
+    used = margins_policy(rng, 299)
+    found = [online.seed_finding(drawn(rng, 0.08), used) for _ in range(100)]
+    assert sum(f.outcome == "fail" for f in found) > 85
+    assert all((f.p is not None and f.p <= used.level_of("S2")) == (f.outcome == "fail") for f in found)
+
+
+def test_a_third_of_the_level_is_not_lost_where_there_is_no_seed(calibrated: Policy) -> None:
+    own, theirs = honest_pair(900, PLAIN)
+    asked: list[float] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(online, "_sampling_failed", lambda *args: asked.append(args[-1]))
+        for seed in (900, None):
+            judge(artifact(own, seed=seed), replayed(theirs), calibrated, NOW)
+    assert asked == pytest.approx([0.05 / 18, 0.05 * 2 / 9])
+
+
+def test_three_tokens_are_too_few_for_a_distance(calibrated: Policy) -> None:
+    own, theirs = honest_pair(900, PLAIN)
+    got = judge(artifact(own.head(3), seed=900), replayed(theirs.head(3)), calibrated, NOW)
+    assert (got.status, finding(got, "S1").reason) == ("inconclusive", "too_few_tokens")
+    got = judge(artifact(own.head(3), seed=900), replayed(own.head(3)), policy(), NOW)
+    assert finding(got, "S1").outcome == "pass"

@@ -175,7 +175,8 @@ def test_calibration_of_a_noisy_pair(fake: FakeServer) -> None:
     assert sum(made.rates.margins) > 0
     scored = len(made.scores["1"]["tz"])
     assert scored == sum(calibration.part_of(p.id) == "score" for p in PROMPTS)
-    assert all(calibration.head_length(p, 2) is None for p in found.pairs)
+    assert len(made.scores["0"]["margin"]) == len(made.scores["1"]["margin"]) == scored
+    assert {calibration.head_length(p, b) for p in found.pairs for b in range(3)} == {4, 16, None}
 
 
 def test_greedy_calibration_counts_gaps(fake: FakeServer) -> None:

@@ -128,9 +128,8 @@ def test_tempered_and_surprise(seed: int) -> None:
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=20))
 def test_margin_bets(bins: list[int]) -> None:
     null = evalue.null_shares([50, 4, 2, 1])
-    wealth = [1.0] * len(evalue.TILTS)
-    for b in bins:
-        for i, tilt in enumerate(evalue.TILTS):
-            tilted = [share * math.exp(tilt * j) for j, share in enumerate(null)]
-            wealth[i] *= tilted[b] / sum(tilted) / null[b]
+    wealth = []
+    for share in evalue.FOREIGN:
+        for elsewhere in ([0.0, 1 / 3, 1 / 3, 1 / 3], [0.0, 1 / 2, 1 / 2, 0.0]):
+            wealth.append(math.prod(((1 - share) * null[b] + share * elsewhere[b]) / null[b] for b in bins))
     assert evalue.bins_log_e(np.array(bins), null)[-1] == pytest.approx(math.log(np.mean(wealth)))

@@ -203,7 +203,7 @@ def _print_policy(made: Policy, path: Path) -> None:
             f" (rate {low:.3f} to {high:.3f}, target {made.level:g})",
             markup=False,
         )
-    needed = conformal.needed(made.test_level)
+    needed = conformal.needed(made.level_of("S1"))
     if made.exact is None and all(len(t.get("tz", ())) < needed for t in made.scores.values()):
         remark(f"no length has the {needed} scores that a false-positive rate of {made.level:g} needs: add prompts")
 

@@ -3,9 +3,8 @@
 Prompts, not positions, are split (positions of one text are not independent): a quarter fits the residual scales, half
 gives the scores that p-values count, a quarter is judged by the finished policy to measure its false-positive rate.
 Each sequence gives one score a length bucket, of a beginning as long as the bucket's shortest: scores of short texts
-spread widest, so longer ones of the bucket are rejected less often than stated, never more. In the first bucket, which
-begins at one position, the length is drawn. An engine pair that never differs by more than EXACT_BELOW is exact, and
-then judged by equality.
+spread widest, so longer ones of the bucket are rejected less often than stated, never more. An engine pair that never
+differs by more than EXACT_BELOW is exact, and then judged by equality.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ from logproof.verify.support import Sampler
 EXACT_BELOW = 1e-3
 """Largest difference, nats, of pairs that are taken to be exact; the policy then allows three times what was seen."""
 EXACT_LEAST = 1e-4
-SHORT = conformal.BUCKETS[1] - 1
-"""Longest text of the first bucket."""
 GREEDY_STEPS = {"bfloat16": 0.125, "float16": 0.016, "float32": 1e-3}
 DAYS = 30
 
@@ -152,13 +149,8 @@ def part_of(prompt: str) -> Part:
 
 def head_length(p: Honest, bucket: int) -> int | None:
     """Length of the beginning of this sequence that stands for a bucket, or None where it is too short."""
-    n = len(p.replay.columns)
-    if n < conformal.BUCKETS[bucket]:
-        return None
-    if bucket > 0:
-        return conformal.BUCKETS[bucket]
-    seed = hashlib.sha256(p.artifact.artifact_id.encode()).digest()[:4]
-    return 1 + int.from_bytes(seed, "big") % min(n, SHORT)
+    least = conformal.BUCKETS[bucket]
+    return least if len(p.replay.columns) >= least else None
 
 
 def truncated(artifact: Artifact, n: int) -> Artifact:
@@ -182,23 +174,27 @@ def truncated(artifact: Artifact, n: int) -> Artifact:
 
 def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tuple[float, ...]]]:
     table: dict[str, dict[str, list[float]]] = {}
-    for b in range(len(conformal.BUCKETS)):
-        for p in pairs:
+    for p in pairs:
+        draw = _redraw(p, p.replay.columns, *offline.drawn_by(p.artifact, _trusted(policy)))
+        for b in range(len(conformal.BUCKETS)):
             n = head_length(p, b)
             if n is None:
                 continue
-            for name, value in _score(p, n, policy).items():
+            for name, value in _score(p, n, policy, draw).items():
                 table.setdefault(str(b), {}).setdefault(name, []).append(value)
     return {b: {name: tuple(sorted(values)) for name, values in row.items()} for b, row in table.items()}
 
 
-def _score(p: Honest, n: int, policy: Policy) -> dict[str, float]:
+def _score(p: Honest, n: int, policy: Policy, draw: seedreplay.Redraw | None) -> dict[str, float]:
+    """Scores of its first n tokens. draw: repeated on the whole replay, None where it cannot be."""
     own, theirs = p.own.head(n), p.replay.columns.head(n)
     _, found = online.measure(own, theirs, policy.sigma)
     sampler, _ = offline.drawn_by(p.artifact)
     if not isinstance(sampler, str) and not sampler.greedy:
         drawn = sampling.outcomes(theirs, sampler, p.artifact.claim.model.vocab_size)
         found["surprise"] = sampling.surprise(drawn).z
+    if draw is not None:
+        found["margin"] = draw.head(n).capped()
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-BUCKETS = (1, 16, 64, 256)
-"""Least number of positions of each length bucket: 1-15, 16-63, 64-255, 256 and more."""
+BUCKETS = (4, 16, 64, 256)
+"""Least number of positions of each length bucket: 4-15, 16-63, 64-255, 256 and more. Fewer than four tell nothing."""
 
 
 def bucket(length: int) -> int:
-    """Index of the length's bucket. Raises ValueError below 1."""
-    if length < 1:
-        raise ValueError(f"length {length}")
+    """Index of the length's bucket. Raises ValueError below the first."""
+    if length < BUCKETS[0]:
+        raise ValueError(f"length {length} is below {BUCKETS[0]}")
     return int(np.searchsorted(BUCKETS, length, side="right")) - 1
 
 

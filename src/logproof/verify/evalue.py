@@ -70,7 +70,8 @@ def mismatch_log_e(mismatch: Sequence[bool] | np.ndarray[tuple[int, ...], np.dty
     return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(BETS)), np.float64)
 
 
-TILTS = tuple(float(t) for t in np.geomspace(0.05, 3.0, 20))
+FOREIGN = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+"""Shares of tokens that are bet to be foreign to the seed."""
 SMOOTHING = 3.0
 
 
@@ -88,15 +89,20 @@ def null_shares(counts: Sequence[int] | Ids) -> Floats:
 def bins_log_e(bins: Ids, null: Floats) -> Floats:
     """Running log e of margin bins against the honest shares, float64 [n]: bets on the size of margins.
 
-    The mean over TILTS of the product of q_t(bin) / null(bin), q_t the null tilted by exp(t * bin). No alternative is
-    fitted to a fraud. Valid if the null's shares are honest ones. Raises ValueError for a bin of share 0.
+    The mean over bets of the product of q(bin) / null(bin). A bet says that a share of FOREIGN of the tokens are
+    another's: their margins fall in all bins but the first alike, once with the last (out of support) and once without.
+    No alternative is fitted to a fraud. Valid if the null's shares are honest ones. Raises ValueError for a bin of
+    share 0 or fewer than three bins.
     """
-    if (null <= 0.0).any():
-        raise ValueError("an honest bin share is 0; smooth the counts")
-    tilts = np.asarray(TILTS)[:, None] * np.arange(len(null))
-    tilted = np.log(null) + tilts
-    gains = tilts - log_sum_exp(tilted, axis=1)[:, None]
-    return np.asarray(log_sum_exp(np.cumsum(gains.take(bins, axis=1), axis=1), axis=0) - np.log(len(TILTS)), np.float64)
+    if (null <= 0.0).any() or len(null) < 3:
+        raise ValueError("an honest bin share is 0, or there are fewer than three; smooth the counts")
+    anywhere = np.arange(len(null)) > 0
+    spreads = np.stack([anywhere, anywhere & (np.arange(len(null)) < len(null) - 1)]).astype(np.float64)
+    spreads /= spreads.sum(axis=1, keepdims=True)
+    share = np.asarray(FOREIGN)[:, None, None]
+    gains = np.log1p(share * (spreads / null - 1.0)).reshape(-1, len(null))
+    runs = np.cumsum(gains.take(bins, axis=1), axis=1)
+    return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(runs)), np.float64)
 
 
 def log_sum_exp(values: Floats, axis: int) -> Floats:

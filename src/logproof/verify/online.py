@@ -1,7 +1,7 @@
 """The tests on a replay: alignment, S1 distribution, S2 seed, S2g greedy, S3 sampling. Pure; replay.py made the calls.
 
-One artifact may be rejected by three statistical tests; each gets a third of the policy's level. A test without
-calibration for this length is unknown, never passed.
+One artifact may be rejected by three statistical tests, among which policy.SHARES splits the policy's level. A test
+without calibration for this length is unknown, never passed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def check(
         return [*found, Finding(test="S3", outcome="unknown", reason="sampler_unknown", detail=detail)]
     if offline.sampler.greedy:
         return [*found, _greedy(verifier, policy)]
-    return [*found, _seed(artifact, offline, verifier, policy), _sampling(artifact, offline, verifier, policy)]
+    seed = _seed(artifact, offline, verifier, policy)
+    free = policy.level_of("S2") if seed.outcome == "unknown" else 0.0
+    return [*found, seed, _sampling(artifact, offline, verifier, policy, policy.level_of("S3") + free)]
 
 
 def _distribution(artifact: Artifact, own: Columns, verifier: Columns, policy: Policy) -> list[Finding]:
@@ -107,13 +109,17 @@ def _exact(pairs: distance.Pairs, scores: dict[str, float], limit: float, n: int
 
 
 def _conformal(calibration: tuple[float, ...], scores: dict[str, float], name: str, policy: Policy, n: int) -> Finding:
-    """One-sided conformal test of one score at the policy's test level."""
+    """One-sided conformal test of one score at the level of S1."""
     kept = {k: v for k, v in scores.items() if math.isfinite(v)}
     if name not in kept:
         return Finding(test="S1", outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
-    if conformal.least_p(len(calibration)) > policy.test_level:
+    if n < conformal.BUCKETS[0]:
+        detail = f"{n} tokens; distances are calibrated from {conformal.BUCKETS[0]} on"
+        return Finding(test="S1", outcome="unknown", reason="too_few_tokens", detail=detail, n=n, statistic=kept)
+    level = policy.level_of("S1")
+    if conformal.least_p(len(calibration)) > level:
         detail = (
-            f"{len(calibration)} honest scores of this length; {conformal.needed(policy.test_level)} are needed"
+            f"{len(calibration)} honest scores of this length; {conformal.needed(level)} are needed"
             f" for a false-positive rate of {policy.level:g}"
         )
         return Finding(test="S1", outcome="unknown", reason="profile_uncalibrated", detail=detail, n=n, statistic=kept)
@@ -122,7 +128,7 @@ def _conformal(calibration: tuple[float, ...], scores: dict[str, float], name: s
     finding = Finding(
         test="S1", outcome="pass", detail=detail, n=n, p=p, log_e=evalue.from_p(p), statistic=kept, blind=S1_BLIND
     )
-    return _failed_if(p <= policy.test_level, finding, "distribution")
+    return _failed_if(p <= level, finding, "distribution")
 
 
 def _failed_if(failed: bool, finding: Finding, reason: Reason) -> Finding:
@@ -148,7 +154,11 @@ def _seed(artifact: Artifact, offline: Offline, verifier: Columns, policy: Polic
 
 
 def seed_finding(draw: seedreplay.Redraw, policy: Policy) -> Finding:
-    """The finding of a redraw: exact pairs allow no mismatch, others as many as honest margins explain."""
+    """The finding of a redraw: exact pairs allow no mismatch, others as much as honest margins explain.
+
+    Of S2's level two thirds go to the mean margin among those of honest records of this length, one third to the bet on
+    its size token by token; all of it to the bet where too few records are known.
+    """
     judged = int(draw.known.sum())
     if judged == 0:
         return Finding(test="S2", outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
@@ -162,9 +172,12 @@ def seed_finding(draw: seedreplay.Redraw, policy: Policy) -> Finding:
         detail = "no honest margins were measured"
         return msgspec.structs.replace(finding, outcome="unknown", reason="profile_uncalibrated", detail=detail)
     log_e = evalue.bins_log_e(seedreplay.margin_bins(draw), evalue.null_shares(policy.rates.margins))
-    best = float(log_e.max())
-    finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=min(1.0, math.exp(-max(0.0, best))))
-    return _failed_if(best >= -math.log(policy.test_level), finding, "seed")
+    level, p = policy.level_of("S2"), math.exp(-max(0.0, float(log_e.max())))
+    calibration = policy.calibration("margin", len(draw.margin))
+    if 1.5 * conformal.least_p(len(calibration)) <= level:
+        p = min(1.0, 3.0 * p, 1.5 * conformal.p_value(calibration, draw.capped()))
+    finding = msgspec.structs.replace(finding, detail=f"{detail}, p = {p:.4f}", log_e=float(log_e[-1]), p=p)
+    return _failed_if(p <= level, finding, "seed")
 
 
 def _greedy(verifier: Columns, policy: Policy) -> Finding:
@@ -191,14 +204,14 @@ def _greedy(verifier: Columns, policy: Policy) -> Finding:
 
 
 def _bet(finding: Finding, log_e: Floats, policy: Policy) -> Finding:
-    """A running log e-value turned into a finding: failed once it ever reached the test's level."""
+    """A running log e-value turned into a finding: failed once it ever reached the level of S2."""
     best = float(log_e.max())
     finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=min(1.0, math.exp(-max(0.0, best))))
-    return _failed_if(best >= -math.log(policy.test_level), finding, "sampling")
+    return _failed_if(best >= -math.log(policy.level_of("S2")), finding, "sampling")
 
 
-def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy) -> Finding:
-    """S3: surprise, out-of-support share and tempered alternatives; the level is shared by the three."""
+def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy, level: float) -> Finding:
+    """S3: surprise, out-of-support share and tempered alternatives; `level` is shared by the three."""
     if offline.sampler is None:
         raise ValueError("no sampler")
     drawn = sampling.outcomes(verifier, offline.sampler, artifact.claim.model.vocab_size)
@@ -209,7 +222,7 @@ def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: P
     finding = Finding(test="S3", outcome="pass", detail=detail, n=told.tokens, statistic=numbers, blind=S3_BLIND)
     tempered = sampling.tempered_log_e(drawn)
     finding = msgspec.structs.replace(finding, log_e=float(tempered[-1]) if len(tempered) else None)
-    failed = _sampling_failed(drawn, told, tempered, policy, len(verifier))
+    failed = _sampling_failed(drawn, told, tempered, policy, level / 3.0)
     if failed is not None:
         return msgspec.structs.replace(finding, outcome="fail", reason="sampling", p=failed)
     if told.open > OPEN_SHARE * len(verifier):
@@ -222,12 +235,14 @@ def _sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: P
 
 
 def _sampling_failed(
-    drawn: sampling.Outcomes, told: sampling.Surprise, tempered: Floats, policy: Policy, length: int
+    drawn: sampling.Outcomes, told: sampling.Surprise, tempered: Floats, policy: Policy, level: float
 ) -> float | None:
-    """The p-value that rejects, or None. z counts only where honest scores are many enough for its level: the normal
-    null that it has in long texts is far too light in the tails of short ones."""
-    level = policy.test_level / 3.0
-    calibration = policy.calibration("surprise", length)
+    """The p-value that rejects at this level, or None.
+
+    z counts only where honest scores are many enough for its level: the normal null that it has in long texts is far
+    too light in the tails of short ones.
+    """
+    calibration = policy.calibration("surprise", len(drawn.out))
     calibrated = 2.0 * conformal.least_p(len(calibration)) <= level
     p_values = []
     if calibrated and told.entropy >= LEAST_ENTROPY and math.isfinite(told.z):

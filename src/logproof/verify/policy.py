@@ -21,8 +21,12 @@ from logproof.verify.distance import Sigma
 
 POLICY_SCHEMA = "logproof-policy/1"
 MAX_BYTES = 256 * 1024 * 1024
-TESTS = 3
-"""Statistical tests that may reject one artifact (distribution, seed, sampling); each gets level / TESTS."""
+Test = Literal["S1", "S2", "S3"]
+SHARES: dict[Test, float] = {"S1": 1 / 3, "S2": 1 / 2, "S3": 1 / 6}
+"""How the level is split among the statistical tests that may reject one artifact: distribution, seed, sampling.
+
+S2 holds two tests: its margins among honest ones have a third of the level, as S1 has, and its bet a sixth, as S3.
+"""
 
 Level = Literal["distribution", "sampled", "replayed"]
 
@@ -128,10 +132,9 @@ class Policy(Record, frozen=True, kw_only=True):
         plain = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(plain.encode()).hexdigest()
 
-    @property
-    def test_level(self) -> float:
-        """Level of one statistical test."""
-        return self.level / TESTS
+    def level_of(self, test: Test) -> float:
+        """Level of one statistical test. S2g has that of S2."""
+        return self.level * SHARES[test] * (1.0 + 1e-9)  # a p-value of 1/300 must count at a third of 1 %
 
     def expired(self, now: datetime) -> bool:
         """Whether `now` is past the policy's last day."""
@@ -140,12 +143,14 @@ class Policy(Record, frozen=True, kw_only=True):
     def calibration(self, statistic: str, length: int) -> tuple[float, ...]:
         """Honest scores of this statistic for sequences of this length; empty where there are none.
 
-        Where they are too few for a p-value of test_level, those of the longest shorter bucket that has enough stand
+        Where they are too few for a p-value of S1's level, those of the longest shorter bucket that has enough stand
         in: scores of shorter texts spread wider, so they reject less.
         """
+        if length < conformal.BUCKETS[0]:
+            return ()
         buckets = range(conformal.bucket(length), -1, -1)
         known = [self.scores.get(str(b), {}).get(statistic, ()) for b in buckets]
-        enough = conformal.needed(self.test_level)
+        enough = conformal.needed(self.level_of("S1"))
         return next((scores for scores in known if len(scores) >= enough), known[0])
 
 

@@ -18,6 +18,9 @@ from logproof.verify.columns import NO_ID, Columns, Floats, Ids, Mask
 from logproof.verify.profiles import Profile, gumbel
 from logproof.verify.support import Sampler, Support, support
 
+CAP = 0.5
+"""Nats up to which a margin counts in the mean: honest margins beyond are so rare that more would only add spread."""
+
 
 class Redraw(msgspec.Struct, frozen=True, eq=False):
     """The draw repeated at n positions.
@@ -42,7 +45,11 @@ class Redraw(msgspec.Struct, frozen=True, eq=False):
         """bool [n]: another token wins beyond tolerance, or the sampled one cannot be drawn at all."""
         return np.asarray((np.nan_to_num(self.margin) > self.tolerance) | self.out, np.bool_)
 
-    def capped(self, cap: float = 1.0) -> float:
+    def head(self, n: int) -> Redraw:
+        """Its first n positions."""
+        return Redraw(self.margin[:n], self.out[:n], self.rivals[:n], self.tolerance)
+
+    def capped(self, cap: float = CAP) -> float:
         """Mean margin, each at most `cap` (out of support counts `cap`); 0..cap; NaN without judged positions."""
         if not self.known.any():
             return float("nan")
