@@ -296,6 +296,7 @@ def test_replay_goes_out_only_to_a_working_plugin() -> None:
     [
         (ask(sampling=Sampling(max_tokens=0)), None, "sampling.max_tokens", "max_tokens 1"),
         (ask(sampling=Sampling(seed=-1)), None, "sampling.seed", "no seed"),
+        (ask(sampling=Sampling(stop=("a", "b", "c", "d", "e"))), None, "sampling.stop", "at most 4"),
         (ask(sampling=Sampling(n=2, temperature=0.0)), None, "sampling.n", "temperature"),
         (ask(input=Input(text="a", suffix="b")), None, "input.suffix", "400"),
         (ask(output=Output(json_schema=SCHEMA, strict=False)), None, "output.strict", "always strict"),

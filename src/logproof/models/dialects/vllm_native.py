@@ -21,6 +21,9 @@ from logproof.models.prompt_channel import lift_prompt
 
 ROUTE = "/v1/completions"
 
+MAX_STOPS = 4
+"""vLLM's own default of VLLM_MAX_STOP_STRINGS; more are a 400."""
+
 OWN_OPTIONS = ("min_p", "repetition_penalty", "stop_token_ids", "min_tokens", "ignore_eos", "add_special_tokens")
 """vLLM fields that go through even where no OpenAPI document was seen; more when the document lists them."""
 
@@ -140,6 +143,8 @@ def _lower_sampling(request: Request, ledger: Ledger) -> None:
         ledger.refuse("sampling.max_tokens", "vLLM answers 400 to 0 tokens without echo; ask for 1", "max_tokens 1")
     ledger.send("sampling.max_tokens", "/max_tokens")
     ledger.send("sampling.stop", "/stop", list(request.sampling.stop or ()))
+    if len(request.sampling.stop or ()) > MAX_STOPS:
+        ledger.refuse("sampling.stop", f"vLLM takes at most {MAX_STOPS} stop strings")
     ledger.send("sampling.logit_bias", "/logit_bias", completions.bias_body(request))
 
 
