@@ -67,7 +67,7 @@ def main() -> None:
     given = asked.parse_args()
     common, prompter = package(given.package), plan.Prompter(given.model)
     int8 = next(s for s in plan.SETS if s.name == "int8")
-    sources = {"honest.0": prompter.honest(0, plan.GROUP), "int8.0": prompter.attack(int8, 0)}
+    sources = {"honest.0": prompter.honest(0), "int8.0": prompter.attack(int8, 0)}
     worst = [0.0, 0.0]
     for name, some in sources.items():
         own, replay = (load(given.cache / f"{name}.{part}.npz") for part in ("draw", "score"))

@@ -7,6 +7,7 @@ Peers have no calibration of their own: their bound at 1 % is the conformal one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -14,7 +15,7 @@ import msgspec
 import rivals
 from arrays import Record, artifact, replayed
 
-from logproof.verify import conformal
+from logproof.verify import conformal, distance
 from logproof.verify.artifact import Artifact
 from logproof.verify.calibration import Aim, Honest, Part, fit
 from logproof.verify.judge import judge
@@ -93,6 +94,21 @@ def ours(
         open_ = sum(v.status == "inconclusive" for v in verdicts)
         found.append(Count(row, "logproof", n, hits, len(verdicts), open_, tests))
     return found
+
+
+def exactness(records: Sequence[Record]) -> str:
+    """How far apart records and their replays are, in words; half of them are judged by a policy of the others."""
+    if not records:
+        return "not measured"
+    parts = split([r.name for r in records], 0, 2)
+    policy = fit(pairs(records), Aim(name="exact", level=LEVEL), NOW, parts.__getitem__)
+    worst = max(distance.max_abs(distance.pair(r.own, r.replay)) for r in records)
+    held = [r for r in records if parts[r.name] == "held"]
+    verdicts = Counter(judge(artifact(r), replayed(r), policy, NOW).status for r in held)
+    told = ", ".join(f"{n} {status}" for status, n in sorted(verdicts.items()))
+    how = "not exact" if policy.exact is None else "exact"
+    tokens = sum(len(r.own) for r in records)
+    return f"{how}: largest difference {worst:g} nat in {tokens} tokens of {len(records)} sequences; held out: {told}"
 
 
 def heads(records: Sequence[Record], n: int) -> list[Record]:

@@ -14,8 +14,8 @@ from logproof.verify import artifact as art
 LENGTH, SHORT = 256, 64
 """Tokens of a sequence; short ones save time where the answer is clear or 64 tokens are what is needed."""
 GROUP = 128
-GROUPS = ((128, LENGTH), (64, LENGTH), (98, SHORT), (16, SHORT), (128, SHORT))
-"""Requests in flight and tokens of the honest groups, the last for all that follow."""
+GROUPS = ((128, 128, LENGTH), (128, 64, LENGTH), (98, 98, SHORT), (64, 16, SHORT))
+"""Sequences, requests in flight and tokens of the honest groups; each has GROUP prompts to itself."""
 FIRST_ATTACK = 528
 """Prompts from here on are for attacks; honest sequences come before it."""
 CHUNK, CHUNKS = 16, 3
@@ -62,11 +62,6 @@ SETS = (
 )
 
 
-def group(number: int) -> tuple[int, int]:
-    """Requests in flight and tokens of an honest group."""
-    return GROUPS[min(number, len(GROUPS) - 1)]
-
-
 class Sequences(msgspec.Struct, frozen=True):
     """Names of the prompts, their ids as claimed and as really sent, and the seeds, all of one length."""
 
@@ -86,9 +81,9 @@ class Prompter:
         """A prompt's ids; special tokens are those of the template."""
         return tuple(self._tokenizer.encode(texts.chat(system, notes, asked), add_special_tokens=False).ids)
 
-    def honest(self, group: int, count: int) -> Sequences:
+    def honest(self, group: int) -> Sequences:
         """The sequences of an honest group."""
-        numbers = range(group * GROUP, group * GROUP + count)
+        numbers = range(group * GROUP, group * GROUP + GROUPS[group][0])
         prompts = tuple(self.ids(texts.SYSTEM, *texts.question(i)) for i in numbers)
         seeds = tuple(art.derive_seed("honest", str(i)) for i in numbers)
         return Sequences(tuple(f"h{i}" for i in numbers), prompts, prompts, seeds)

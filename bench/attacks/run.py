@@ -31,25 +31,25 @@ from logproof.verify.calibration import Honest
 
 HERE = Path(__file__).resolve().parent
 HONEST = "honest bfloat16 executor"
+EXACT = "exact"
 PAGE = HERE.parents[1] / "docs" / "attacks.md"
 
 
 class Cache:
     """Where drawn and scored sets lie, and how to get them."""
 
-    def __init__(self, root: Path, model: Path, chunks: int, honest: int) -> None:
+    def __init__(self, root: Path, model: Path, chunks: int) -> None:
         self.root, self.model = root, model
-        self.chunks, self.honest = chunks, honest
+        self.chunks = chunks
         self.prompter = plan.Prompter(model)
 
     def file(self, name: str, part: str) -> Path:
-        """part: draw, score or tokens."""
+        """part: draw, score, tokens, or exact for a score by float32."""
         return self.root / f"{name}.{part}.npz"
 
     def groups(self) -> list[plan.Sequences]:
-        """Honest sequences in groups; the last may be smaller."""
-        starts = range(0, self.honest, plan.GROUP)
-        return [self.prompter.honest(i, min(plan.GROUP, self.honest - s)) for i, s in enumerate(starts)]
+        """Honest sequences in groups."""
+        return [self.prompter.honest(i) for i in range(len(plan.GROUPS))]
 
     def edited(self) -> tuple[list[int], plan.Sequences]:
         """Honest sequences that are edited: of those that the first round holds out. Also their places in group 0."""
@@ -65,9 +65,11 @@ def draw_task(cache: Cache, name: str, given: plan.Sequences, **how: object) -> 
     return {"type": "draw", "out": out, "prompts": given.sent, "seeds": given.seeds, "width": K, **how}
 
 
-def score_task(cache: Cache, name: str, given: plan.Sequences, tokens: str = "draw") -> dict[str, object]:
+def score_task(
+    cache: Cache, name: str, given: plan.Sequences, tokens: str = "draw", part: str = "score"
+) -> dict[str, object]:
     """A task of worker.py: what the right model says after the claimed prompt."""
-    out, source = str(cache.file(name, "score")), str(cache.file(name, tokens))
+    out, source = str(cache.file(name, part)), str(cache.file(name, tokens))
     return {"type": "score", "out": out, "prompts": given.claimed, "tokens": source}
 
 
@@ -114,12 +116,14 @@ def collect(cache: Cache, chosen: list[plan.Set]) -> None:
     for kind, dtype in dict.fromkeys((s.kind, s.dtype) for s in chosen if (s.kind, s.dtype) != ("honest", "bfloat16")):
         some = [s for s in chosen if (s.kind, s.dtype) == (kind, dtype)]
         tasks = attack_draws(cache, some)
+        if kind == "honest":
+            tasks += [score_task(cache, name, given, part=EXACT) for _, name, given in chunks(cache, some)]
         if any(not Path(str(t["out"])).exists() for t in tasks):
             work(cache, variant(cache, kind), dtype, tasks)
     right = attack_draws(cache, [s for s in chosen if (s.kind, s.dtype) == ("honest", "bfloat16")])
     right += [score_task(cache, name, given) for _, name, given in chunks(cache, chosen)]
     for i, group in enumerate(cache.groups()):
-        together, length = plan.group(i)
+        _, together, length = plan.GROUPS[i]
         right.append(draw_task(cache, f"honest.{i}", group, length=length, together=together))
         right.append(score_task(cache, f"honest.{i}", group))
     work(cache, cache.model, "bfloat16", right)
@@ -135,9 +139,9 @@ def write_edits(cache: Cache) -> None:
     np.savez(cache.file("edited", "tokens"), tokens=tokens)
 
 
-def known(cache: Cache, name: str, given: plan.Sequences) -> list[Record]:
-    """Records of a set, empty where its files are not there."""
-    draw, score = cache.file(name, "draw"), cache.file(name, "score")
+def known(cache: Cache, name: str, given: plan.Sequences, part: str = "score") -> list[Record]:
+    """Records of a set, empty where its files are not there. part: whose replay."""
+    draw, score = cache.file(name, "draw"), cache.file(name, part)
     if not (draw.exists() and score.exists()):
         print(f"{name} is missing, and its rows with it", flush=True)
         return []
@@ -158,6 +162,8 @@ def attack_records(cache: Cache, chosen: list[plan.Set]) -> dict[str, list[Recor
     for s, name, given in chunks(cache, chosen):
         if found := known(cache, name, given):
             sets.setdefault(s.name, []).extend(found)
+        if s.dtype == "float32":
+            sets.setdefault(EXACT, []).extend(known(cache, name, given, EXACT))
     if edited := edited_records(cache):
         sets["edited"] = edited
     return sets
@@ -174,10 +180,10 @@ def measured(cache: Cache, chosen: list[plan.Set], jobs: int) -> page.Results:
     if not honest:
         raise SystemExit("the cache holds no honest sequences")
     pairs, scores = measure.pairs(honest), measure.scores(honest)
-    first = measure.calibrated(honest, pairs, 0)
+    first, sets = measure.calibrated(honest, pairs, 0), attack_records(cache, chosen)
     todo: list[Callable[[], list[measure.Count]]] = [partial(honest_counts, honest, pairs, scores, first)]
     todo += [partial(honest_counts, honest, pairs, scores, None, f) for f in range(1, measure.FOLDS)]
-    todo += [partial(row_counts, r, first, scores) for r in rows.rows(attack_records(cache, chosen), first.held)]
+    todo += [partial(row_counts, r, first, scores) for r in rows.rows(sets, first.held)]
     told = first.policy.selftest
     return page.Results(
         honest=len(honest),
@@ -185,7 +191,7 @@ def measured(cache: Cache, chosen: list[plan.Set], jobs: int) -> page.Results:
         counts=tuple(measure.added([c for found in at_once(todo, jobs) for c in found])),
         selftest_tokens=0 if told is None else told.tokens,
         selftest_violations=0 if told is None else told.violations,
-        facts=facts(cache, first),
+        facts=facts(cache, first, sets.get(EXACT, [])),
     )
 
 
@@ -227,17 +233,18 @@ def row_counts(row: rows.Row, first: measure.Calibration, scores: measure.Scores
     return [*ours, *measure.peers(row.words, found, names(row.records), scores, names(first.scored))]
 
 
-def facts(cache: Cache, first: measure.Calibration) -> dict[str, str]:
+def facts(cache: Cache, first: measure.Calibration, exact: Sequence[Record]) -> dict[str, str]:
     """Conditions of the run, in words."""
     told, policy = first.policy.selftest, first.policy
     drawn = "" if told is None else f"{told.violations} of {told.tokens} honest tokens contradict their seed (S4)"
-    groups = [(len(g.names), *plan.group(i)) for i, g in enumerate(cache.groups())]
-    parts = "; ".join(f"{n} of {length} tokens, {min(n, together)} in flight" for n, together, length in groups)
+    there = [g for i, g in enumerate(plan.GROUPS) if cache.file(f"honest.{i}", "score").exists()]
+    parts = "; ".join(f"{n} of {length} tokens, {together} in flight" for n, together, length in there)
     return {
         "engine": f"vLLM {CLAIM.engine.version} on a CPU, SmolLM2-135M-Instruct in bfloat16, k {K}, 64 replayed",
-        "honest": f"{cache.honest} sequences: {parts}",
+        "honest": f"{sum(n for n, *_ in there)} sequences: {parts}",
         "policy": f"level {policy.level:g}, {len(first.scored)} scored sequences a round; {measure.FOLDS} rounds",
         "self-test": drawn,
+        "float32 executor and float32 verifier": measure.exactness(exact),
     }
 
 
@@ -246,13 +253,12 @@ def main() -> None:
     asked.add_argument("--cache", type=Path, required=True, help="folder for models, completions and replays")
     most = plan.CHUNK * plan.CHUNKS
     asked.add_argument("--sequences", type=int, default=most, help=f"of each attack, in chunks of {plan.CHUNK}")
-    asked.add_argument("--honest", type=int, default=plan.FIRST_ATTACK, help="honest sequences, 354 to 528")
     asked.add_argument("--model", type=Path, default=models_dir() / "smollm2", help="SmolLM2's checkpoint folder")
     asked.add_argument("--no-engines", action="store_true", help="only measure what the cache holds")
     asked.add_argument("--jobs", type=int, default=1, help="processes that measure")
     given = asked.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
-    cache = Cache(given.cache, given.model, -(-given.sequences // plan.CHUNK), given.honest)
+    cache = Cache(given.cache, given.model, -(-given.sequences // plan.CHUNK))
     chosen = list(plan.SETS)
     if not given.no_engines:
         collect(cache, chosen)

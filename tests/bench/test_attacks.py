@@ -183,6 +183,13 @@ def test_verdicts_are_counted_with_the_tests_that_failed(calibrated):
     assert (found.hits, found.unsettled) == (0, found.trials)  # too few calibration scores for any p-value
 
 
+def test_an_exact_pair_is_judged_by_equality():
+    told = measure.exactness([world(f"e{i}", 100 * i) for i in range(6)])
+    assert told == "exact: largest difference 0 nat in 96 tokens of 6 sequences; held out: 3 valid"
+    assert measure.exactness(honest(6)).startswith("not exact")
+    assert measure.exactness([]) == "not measured"
+
+
 def test_peers_are_judged_by_honest_scores_and_own_bounds(monkeypatch):
     monkeypatch.setattr(measure, "SCORES", {"gonka": lambda r: float(r.name)})
     one = world("0", 1)
