@@ -75,8 +75,8 @@ def calibrated(honest: Sequence[Record], known: Sequence[Honest], fold: int, fol
 
 def held_out(row: str, policy: Policy) -> list[Count]:
     """The false positives that calibration measured, at the lengths where its buckets begin."""
-    table = {conformal.BUCKETS[int(b)]: h for b, h in policy.holdout.items()}
-    return [Count(row, "logproof", n, table[n].alarms, table[n].sequences) for n in LENGTHS if n in table]
+    held = {conformal.BUCKETS[int(b)]: h for b, h in policy.holdout.items()}
+    return [Count(row, "logproof", n, h.alarms, h.sequences) for n, h in held.items()]
 
 
 def ours(
