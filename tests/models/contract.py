@@ -1,8 +1,10 @@
-"""What every dialect must keep, ours or a third party's: call `check_leaf` for each leaf, and `check_shape` once.
+"""What every dialect must keep, ours or a third party's: call `check_leaf` for each leaf, `check_shape` once, and
+`check_reply` for each recorded reply.
 
 A dialect decides every leaf for every class of value: sent (the body differs from the baseline at the claimed
 pointer only, and at declared constants), no-op (the body stays as it was) or refused with a reason; it never
-raises anything else, keeps no state, and streams only when asked.
+raises anything else, keeps no state, and streams only when asked. A reply is lifted, with every channel that was
+asked, or refused by an error of ours; so is every beginning of it.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ from typing import Any
 
 import msgspec
 
-from logproof.errors import InvalidRequest, RequestRefused
+from logproof.errors import InvalidRequest, LogproofError, RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves, leaf_paths
 from logproof.ir.message import Message
 from logproof.ir.request import Input, Request
-from logproof.models.client import lower
+from logproof.ir.response import Response
+from logproof.models.client import Client, lower
 from logproof.models.dialect import Dialect
 from logproof.models.lowering import resolve
 from logproof.models.matrix import FULL_FACTS, MESSAGES, SAMPLES, baseline, with_leaf
 from logproof.models.templates import Lowered, Templates
+from logproof.wire.message import WireReply
+from models.compare import difference, plain
+from models.wires import NoSender
 
 ENDPOINTS = {"known": FULL_FACTS, "unknown": Facts()}
 """Facts to lower against: everything known and on, and nothing known."""
@@ -102,6 +108,64 @@ def check_difference(base: Lowered, lowered: Lowered, changed: set[str]) -> None
     for pointer in _differences(_body(base), _body(lowered), ""):
         near = [c for c in claims if f"{pointer}/".startswith(f"{c}/") or f"{c}/".startswith(f"{pointer}/")]
         assert near, f"{pointer} changed, and nothing that changed claims it"
+
+
+ASKED = (("scoring.prompt", 0), ("scoring.sampled", 0), ("scoring.sampled", 2), ("scoring.label_ids", (1, 2)))
+"""Channels that a request may ask of any reply."""
+CUTS = 8
+"""Beginnings of a reply that are tried, at even distances."""
+
+
+def check_reply(dialect: Dialect, reply: WireReply) -> int:
+    """One recorded reply, whatever it answered: lifted or refused. Returns as how many requests' answer it was lifted.
+
+    Where a request asks for a channel, the channel is there or the reply is refused.
+    """
+    request, count = baseline(dialect, Facts()), 0
+    whole = read(dialect, request, reply)
+    check_beginnings(dialect, request, reply, whole)
+    for leaf, value in ASKED:
+        asked = request_with(dialect, FULL_FACTS, leaf, value)
+        found = read(dialect, asked, reply)
+        count += found is not None
+        if found is not None:
+            check_channels(asked, found)
+    return count + (whole is not None)
+
+
+def read(dialect: Dialect, request: Request, reply: WireReply) -> Response | None:
+    """The reply lifted and checked as the client does it, twice alike; None where it is refused by an error of ours."""
+    client = Client(NoSender(), dialect, FULL_FACTS)
+    try:
+        first = client.read(request, reply)
+    except LogproofError:
+        return None
+    assert difference(plain(first), plain(client.read(request, reply))) is None, "lifting twice gives the same"
+    return first
+
+
+def check_beginnings(dialect: Dialect, request: Request, reply: WireReply, whole: Response | None) -> None:
+    """A reply that ends early is refused, or lifts to what the whole one does (an end mark was lost)."""
+    held = reply.body if reply.events is None else reply.events
+    for cut in range(0, len(held), len(held) // CUTS + 1):
+        events = None if reply.events is None else reply.events[:cut]
+        found = read(dialect, request, WireReply(200, (), reply.body[:cut] if events is None else b"", events))
+        same = found is None or (whole is not None and difference(plain(found), plain(whole)) is None)
+        assert same, f"a reply cut at {cut} was lifted"
+
+
+def check_channels(request: Request, response: Response) -> None:
+    """Every channel that was asked is there, and whole."""
+    scoring = request.scoring
+    if scoring.prompt is not None:
+        assert response.prompt is not None
+        assert len(response.prompt) > 0
+    for choice in response.choices:
+        if scoring.sampled is not None:
+            assert choice.tokens is not None
+            assert scoring.sampled == 0 or choice.tokens.top is not None
+            assert choice.token_ids is None or len(choice.token_ids) == len(choice.tokens)
+        assert scoring.label_ids is None or choice.labels is not None
 
 
 def _body(lowered: Lowered) -> dict[str, Any]:

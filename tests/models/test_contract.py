@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
@@ -15,7 +17,12 @@ from logproof.ir.leaves import leaf_paths
 from logproof.models import dialects
 from logproof.models.dialects import BUILT_IN, dialect_ids, get_dialect
 from logproof.models.matrix import MESSAGES, SAMPLES
+from logproof.wire.message import WireReply
 from models import contract, toy
+from models.wires import REPLIES, events_of
+
+SAID = WireReply(200, (), b'{"said": "Good day to you."}')
+"""A reply of the toy."""
 
 
 @pytest.mark.parametrize("dialect_id", dialect_ids())
@@ -39,6 +46,24 @@ def test_an_unknown_option_is_refused(dialect_id: str) -> None:
         odd = type(request)(**{**{f: getattr(request, f) for f in request.__struct_fields__}, "options": {name: 1}})
         with pytest.raises(RequestRefused, match="frobnicate|a/b~c"):
             contract.lower(odd, dialect, contract.ENDPOINTS["known"])
+
+
+def recorded(folder: str) -> Iterator[WireReply]:
+    """All recorded replies of a dialect, in either form of file."""
+    for path in sorted((REPLIES / folder).glob("*.json")):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        text = held.get("response_text", held.get("response"))
+        if isinstance(text, str):
+            yield WireReply(200, (), b"", events_of(text.encode()))
+        else:
+            yield WireReply(200, (), json.dumps(text, ensure_ascii=False).encode())
+
+
+@pytest.mark.parametrize("dialect_id", BUILT_IN)
+def test_recorded_replies_are_lifted_whole_or_refused(dialect_id: str) -> None:
+    """Of every wire there are replies that lift, and whatever is asked of them is there or refused."""
+    lifted = [contract.check_reply(get_dialect(dialect_id), reply) for reply in recorded(dialect_id)]
+    assert sum(count > 0 for count in lifted) > 3
 
 
 def test_the_samples_cover_every_leaf_and_nothing_else() -> None:
@@ -69,6 +94,7 @@ def test_a_third_party_dialect_takes_one_class_and_an_entry_point() -> None:
         for leaf in contract.leaves():
             for value in contract.samples(leaf):
                 contract.check_leaf(dialect, facts, leaf, value)
+    assert contract.check_reply(dialect, SAID) == 1
 
 
 @pytest.mark.usefixtures("registered")
@@ -94,10 +120,13 @@ def test_an_unknown_id_gives_the_nearest() -> None:
         (toy.Smuggler, "nothing explains /extra"),
         (toy.Overwriter, "was overwritten"),
         (toy.Raiser, "boom"),
+        (toy.Breaker, "truncated"),
+        (toy.Hasty, "a reply cut at"),
+        (toy.Fickle, "lifting twice"),
     ],
 )
 def test_the_contract_catches(fault: type[toy.Toy], message: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError), match=message):
+    with pytest.raises((AssertionError, RuntimeError, ValueError), match=message):
         _whole_contract(fault())
 
 
@@ -106,6 +135,7 @@ def _whole_contract(dialect: Any) -> None:
     for leaf in contract.leaves():
         for value in contract.samples(leaf):
             contract.check_leaf(dialect, Facts(), leaf, value)
+    contract.check_reply(dialect, SAID)
 
 
 def test_an_invalid_request_needs_no_reason_of_the_dialect() -> None:

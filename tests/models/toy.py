@@ -11,12 +11,16 @@ from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, Response, Usage
 from logproof.models.dialect import Dialect
 from logproof.models.lowering import Ledger
+from logproof.models.reply import decode
 
 
 class Reply(msgspec.Struct):
     """The toy's reply."""
 
     said: str
+
+
+_REPLY = msgspec.json.Decoder(Reply)
 
 
 class Toy(Dialect):
@@ -38,7 +42,7 @@ class Toy(Dialect):
                 ledger.refuse(leaf, "the toy cannot")
 
     def lift(self, request: Request, body: bytes) -> Response:
-        said = msgspec.json.decode(body, type=Reply).said
+        said = decode(_REPLY, body).said
         return Response((Choice(0, said, Finish("stop", None)),), Usage())
 
 
@@ -81,3 +85,30 @@ class Raiser(Toy):
         super().lower(request, facts, ledger)
         if request.sampling.seed is not None:
             raise RuntimeError("boom")
+
+
+class Breaker(Toy):
+    """Breaks on a cut reply where it should refuse."""
+
+    def lift(self, request: Request, body: bytes) -> Response:
+        msgspec.json.decode(body)
+        return super().lift(request, body)
+
+
+class Hasty(Toy):
+    """Takes what came for the whole."""
+
+    def lift(self, request: Request, body: bytes) -> Response:
+        said = body.decode().partition(": ")[2].strip('"}')
+        return Response((Choice(0, said, Finish("stop", None)),), Usage())
+
+
+class Fickle(Toy):
+    """Lifts one reply to another text each time."""
+
+    count: ClassVar[int] = 0
+
+    def lift(self, request: Request, body: bytes) -> Response:
+        said = decode(_REPLY, body).said
+        type(self).count += 1
+        return Response((Choice(0, f"{said} {self.count}", Finish("stop", None)),), Usage())
