@@ -50,6 +50,20 @@ def test_swapped_options_of_one_row_are_told() -> None:
 TEXTS: list[str] = []
 
 
+def test_a_reply_whose_prompt_differs_in_its_first_token_alone_is_told() -> None:
+    engine = ToyEngine()
+
+    def behave(body: dict[str, Any]) -> dict[str, Any] | None:
+        rest = engine.tokenizer.pieces(body["prompt"])[1:]
+        return engine.answer({**body, "prompt": "Zebra" + "".join(rest)}) if len(engine.seen) == 1 else None
+
+    engine.behave = behave
+    conn = connection(engine)
+    ended, sink = run(conn, ready(conn, "arc_easy_ppl", limit="2", shots=0), concurrency=1)
+    assert ended.failed == 1
+    assert "it answers another request" in str(next(s.reason for s in sink.samples if s.status == "failed"))
+
+
 def test_prompts_whose_texts_rebuild_them_cost_no_tokenizer_request() -> None:
     engine = ToyEngine()
     asked: list[str] = []

@@ -151,8 +151,6 @@ def test_a_pool_without_a_tokenizer_has_none() -> None:
     assert pool.tokenizer is None
     with pytest.raises(UsageError, match="has no tokenizer"):
         asyncio.run(pool.encode("a"))
-    with pytest.raises(UsageError, match="has no tokenizer"):
-        asyncio.run(pool.text(1))
 
 
 def test_versions_and_fingerprints_are_kept_for_each_endpoint() -> None:

@@ -34,9 +34,13 @@ def answer(seen: Seen) -> Reply:
 STREAM = {"content-type": "text/event-stream"}
 
 
+FIRST = {504: "The"}
+"""Texts of the ids with which the recorded prompts begin."""
+
+
 def detokenize(seen: Seen) -> dict[str, Any]:
     """A text for each id."""
-    return {"prompt": "".join(f"<{i}>" for i in seen.json()["tokens"])}
+    return {"prompt": "".join(FIRST.get(i, f"<{i}>") for i in seen.json()["tokens"])}
 
 
 def vllm(server: FakeServer, *, models: tuple[str, ...] = ("smollm2",)) -> FakeServer:

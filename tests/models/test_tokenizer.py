@@ -139,7 +139,7 @@ def _scored(ids: tuple[int, ...], texts_: tuple[str | None, ...]) -> Response:
     return Response((), Usage(), prompt=prompt)
 
 
-OTHER = _scored((9, 8), ("ab", "c"))
+OTHER = _scored((97, 8), ("a", "bc"))
 """Other tokens that spell the same text."""
 
 
@@ -152,10 +152,17 @@ def test_a_prompt_whose_texts_do_not_join_must_have_the_ids_of_the_text() -> Non
     check(_scored((97, 98, 99), (None, "x", "x")), request, ServerTokenizer(served, "m"))
     with pytest.raises(BadReply, match="not the tokens of the prompt"):
         check(_scored((9, 8), (None, "x")), request, ServerTokenizer(served, "m"))
-    assert len(served.asked) == 2
     check(OTHER, request, ServerTokenizer(served, "m"))
+    check(_scored((0, 97, 98, 99), ("", "a", "b", "c")), request, ServerTokenizer(served, "m"))
     check(Response((), Usage()), request, ServerTokenizer(served, "m"))
-    assert len(served.asked) == 2, "texts that join cost no request"
+    assert [path for path, _ in served.asked] == ["/tokenize"] * 2 + ["/detokenize"], "texts that join are not encoded"
+
+
+def test_a_prompt_that_differs_in_its_first_token_alone_is_another() -> None:
+    """The first text is what the others leave of the prompt, so it always joins; its id tells."""
+    other = _scored((100, 98, 99), ("a", "b", "c"))
+    with pytest.raises(BadReply, match="not the tokens of the prompt"):
+        check(other, Request("m", Input(text="abc")), ServerTokenizer(Served(), "m"))
 
 
 def test_ids_that_are_known_already_are_held_against_every_reply(tmp_path: Path) -> None:

@@ -14,15 +14,13 @@ from logproof.eval.score import Contexts
 from logproof.eval.task import GenItem, Item, PplItem
 from logproof.eval.ways import max_tokens
 from logproof.ir.request import Request
-from logproof.ir.response import Ids, Response, Tokens
+from logproof.ir.response import Response
 
 
 class Encoder(Protocol):
     """The part of a tokenizer that is needed here."""
 
     async def encode(self, text: str) -> tuple[int, ...]: ...
-
-    async def text(self, token_id: int) -> str: ...
 
 
 async def contexts(item: Item, job: Job, tokenizer: Encoder | None, room: int | None) -> Contexts:
@@ -60,22 +58,16 @@ def check_room(item: Item, job: Job, reply: Response, room: int | None) -> None:
 
 
 async def check_prompt(request: Request, reply: Response, tokenizer: Encoder | None) -> None:
-    """Raise BadReply where the reply's prompt ids are not those of the text that was sent.
+    """Raise BadReply where prompt ids that nothing scores are not those of the text that was sent.
 
-    Token texts that rebuild the prompt show it without asking; where they do not (a character in pieces), the
-    tokenizer decides. Gateways do hand out the reply of another request.
+    The client has held scored ones against the text (models/texts.py). Gateways do hand out the reply of another
+    request.
     """
     text, ids = request.input.text, reply.prompt_ids
-    if tokenizer is None or text is None or ids is None or await _rebuilds(text, ids, reply.prompt, tokenizer):
+    if tokenizer is None or request.scoring.prompt is not None or text is None or ids is None:
         return
     if tuple(ids.tolist()) != await tokenizer.encode(text):
         raise BadReply(
             "the reply's prompt ids are not those of the prompt that was sent: it answers another request",
             hint="see which server or gateway mixes replies; or the tokenizer that was named is not the engine's",
         )
-
-
-async def _rebuilds(text: str, ids: Ids, scored: Tokens | None, tokenizer: Encoder) -> bool:
-    if scored is None or scored.texts is None or None in scored.texts[1:] or len(ids) != len(scored.texts):
-        return False
-    return await tokenizer.text(int(ids[0])) + "".join(t or "" for t in scored.texts[1:]) == text

@@ -117,10 +117,6 @@ class Pool:
         """Ids of a text. Raises UsageError where the endpoints have no tokenizer."""
         return await self._reach(lambda connection: _tokenizer(connection).encode(text))
 
-    async def text(self, token_id: int) -> str:
-        """Text of one id alone. Raises UsageError like `encode`."""
-        return await self._reach(lambda connection: _tokenizer(connection).text(token_id))
-
     async def _reach(self, act: Callable[[Connection], Awaitable[T]]) -> T:
         """Do it at one endpoint after another until one answers. Raises the last error."""
         last: EndpointError | None = None

@@ -33,15 +33,16 @@ async def fill(response: Response, request: Request, tokenizer: Tokenizer) -> Re
 async def check_prompt(response: Response, request: Request, tokenizer: Tokenizer) -> None:
     """Refuse prompt ids that are not those of the text that was sent.
 
-    Held against the tokenizer where it knows the ids without a request, and where a scored prompt's texts do not
-    join to the text; texts that join prove the text alone. Raises BadReply, and what the tokenizer raises.
+    Held against the tokenizer where it knows the ids without a request, and where a scored prompt's texts, the first
+    by its id, do not join to the text; texts that join prove the text alone. Raises BadReply, and what the tokenizer
+    raises.
     """
-    text = request.input.text
-    ids = response.prompt.ids if response.prompt is not None else response.prompt_ids
+    text, prompt = request.input.text, response.prompt
+    ids = response.prompt_ids if prompt is None or prompt.ids is None else prompt.ids
     if text is None or ids is None or request.input.suffix is not None or "add_special_tokens" in request.options:
         return
     own = tokenizer.known(text)
-    if own is None and _unjoined(response.prompt):
+    if own is None and prompt is not None and await _unjoined(prompt, ids, tokenizer):
         own = await tokenizer.encode(text)
     if own is not None and ids.tolist() != list(own):
         raise BadReply(
@@ -51,9 +52,15 @@ async def check_prompt(response: Response, request: Request, tokenizer: Tokenize
         )
 
 
-def _unjoined(prompt: Tokens | None) -> bool:
-    """Whether the first text is missing: the others did not leave it a beginning of the prompt."""
-    return prompt is not None and bool(prompt.texts) and prompt.texts is not None and prompt.texts[0] is None
+async def _unjoined(prompt: Tokens, ids: Ids, tokenizer: Tokenizer) -> bool:
+    """Whether the first text is missing, or is what the others left of the prompt and not that of its id.
+
+    An empty one belongs to a token that stands before the text. Without texts there is nothing to go by.
+    """
+    if not prompt.texts:
+        return False
+    first = prompt.texts[0]
+    return first is None or (first != "" and first != await tokenizer.text(int(ids[0])))
 
 
 def _textless(response: Response) -> set[int]:
