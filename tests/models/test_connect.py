@@ -256,6 +256,8 @@ def test_closing_twice_and_failing_to_open_leave_nothing_behind(fake: FakeServer
     model = Model(fake.url)
     model.close()
     model.close()
+    with pytest.raises(UsageError, match="closed"):
+        model.score("x")
     with pytest.raises(UsageError):
         Model(fake.url, model="nope")
     with pytest.raises(TypeError):

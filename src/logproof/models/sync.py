@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from logproof.errors import UsageError
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Request, Sampling, Scoring
 from logproof.ir.response import Response
@@ -69,6 +70,8 @@ class Model:
 
     def call(self, request: Request) -> Call:
         """Send a request; see models/client.py."""
+        if self._runner.closed:
+            raise UsageError("this Model is closed", hint="open a new one, or call it inside its `with` block")
         return self._runner.run(self._connection.client.call(request))
 
     def close(self) -> None:
