@@ -71,7 +71,8 @@ def rows(sets: Mapping[str, Sequence[Record]], unseen: Sequence[Record]) -> Iter
 
 def _ground(sets: Mapping[str, Sequence[Record]]) -> Iterator[Row]:
     tries = [sets["int8"], *(sets[f"int8-{i}"] for i in range(1, GRIND_TRIES))]
-    honest = [[forge.scored_honestly(r) for r in one] for one in zip(*tries, strict=True)]
+    least = min(map(len, tries))
+    honest = [[forge.scored_honestly(r) for r in one] for one in zip(*(t[:least] for t in tries), strict=True)]
     for n in LENGTHS:
         if n <= SHORT:
             words = f"pre-fill by int8, best of {GRIND_TRIES} seeds of its own"
