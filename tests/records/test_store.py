@@ -93,6 +93,12 @@ def test_a_run_killed_before_its_provenance_can_begin_again(tmp_path: Path) -> N
         refuse_stored(tmp_path)
 
 
+def test_a_file_where_the_directory_should_be_is_refused_early(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(StoreError, match="run is a file"):
+        refuse_stored(tmp_path / "run")
+
+
 def test_a_run_killed_before_its_provenance_can_also_be_resumed(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / FILE).execute("PRAGMA journal_mode=WAL").close()
     with open_run(tmp_path, provenance(), resume=True) as store:

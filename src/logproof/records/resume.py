@@ -43,7 +43,7 @@ def check_resume(stored: Provenance, given: Provenance, known: Collection[str], 
     if strange:
         raise ResumeRefused(
             f"the endpoint's fingerprint changed: stored {', '.join(sorted(known))}; now {', '.join(strange)}",
-            hint=f"if that is meant, accept it by name: {', '.join(strange)}",
+            hint=f"if that is meant, accept it by name: {' '.join(f'--accept {name}' for name in strange)}",
         )
 
 

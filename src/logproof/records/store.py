@@ -191,7 +191,9 @@ def _holds_a_run(path: Path) -> StoreError:
 
 
 def refuse_stored(path: Path) -> None:
-    """Raise StoreError where a run is stored in a directory: `create` would refuse it too, but later."""
+    """Raise StoreError where a file or a stored run is in the way: `create` would refuse both too, but later."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise StoreError(f"{path} is a file", hint="name a directory")
     if is_begun(path / FILE):
         raise _holds_a_run(path)
 
