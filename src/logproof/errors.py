@@ -23,7 +23,7 @@
     |- EngineError                a local engine did not start, or died                     exit 4
     |- StoreError                 a run store or file cannot be written or read             exit 5
     |  |- StoreLocked             another run writes this store
-    |  `- ResumeRefused           the stored run differs from the one that would resume it
+    |  `- ResumeRefused           the stored run differs from the one that would resume it  exit 3
     `- ArtifactError              an artifact is malformed or cannot be replayed            exit 3
 
 Exit codes of the command line: 0 done; 1 done, and the answer is no (failed samples, parity broken,
