@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -62,7 +63,12 @@ def main() -> None:
     parser.add_argument("--upstream", default="http://127.0.0.1:8000")
     parser.add_argument("--port", type=int, default=8001)
     given = parser.parse_args()
-    ThreadingHTTPServer(("127.0.0.1", given.port), handler(given.upstream)).serve_forever()
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", given.port), handler(given.upstream))
+    except OSError as error:
+        raise SystemExit(f"port {given.port}: {error.strerror}; name another with --port") from None
+    with suppress(KeyboardInterrupt):
+        server.serve_forever()
 
 
 if __name__ == "__main__":
