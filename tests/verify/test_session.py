@@ -83,6 +83,7 @@ def test_audits_compare_over_time() -> None:
     then = audit(grown(verdict(tz=0.4)))
     assert then.mean_tz == 0.4
     assert changes(then, audit(grown(verdict(tz=0.42)))) == []
+    assert changes(audit(grown(verdict(tz=0.002))), audit(grown(verdict(tz=0.001)))) == []
     now = audit(grown(verdict(tz=0.9), verdict(failed="S4")), fingerprint="fp-2")
     assert changes(then, now) == [
         "fingerprint was fp-1, is fp-2",

@@ -153,12 +153,16 @@ def discoveries(audits: Sequence[Audit], level: float) -> list[Audit]:
     return [a for a, rejected in zip(audits, evalue.e_bh(found, level), strict=True) if rejected]
 
 
+LEAST_CHANGE = 0.05
+"""Change of the mean distance below which nothing is said: honest noise is near 0.4, exact engines near 0."""
+
+
 def changes(then: Audit, now: Audit) -> list[str]:
     """What differs between two audits of one provider, in words; empty where nothing that matters does."""
     found = outdated(then, now)
     if then.session.status != now.session.status:
         found.append(f"the audit was {then.session.status}, is {now.session.status}")
     a, b = then.mean_tz, now.mean_tz
-    if a is not None and b is not None and abs(a - b) > 0.25 * max(a, b):
+    if a is not None and b is not None and abs(a - b) > max(LEAST_CHANGE, 0.25 * max(a, b)):
         found.append(f"the mean distance was {a:.3f}, is {b:.3f}")
     return found
