@@ -223,6 +223,15 @@ def test_both_dialects_of_a_parity_check_are_checked_before_the_first_runs(
     assert engine.seen == []
 
 
+def test_a_task_that_the_second_dialect_cannot_do_stops_a_parity_check_before_the_first_runs(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["parity", "vllm_native", "anthropic_messages", "arc_easy_ppl", "-m", url, "--limit", "2", "--out", "p"]
+    assert run(args) == 3
+    assert "anthropic_messages cannot give input_scoring" in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()
+
+
 def test_a_bad_row_is_named(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "gsm8k.test.jsonl").write_text('{"question": "q", "answer": "#### 1"}\n{"question": "q"}\n')
     assert run(["eval", "gsm8k_gen", "-m", url, "--data", str(tmp_path)]) == 3

@@ -19,6 +19,7 @@ from logproof.eval import html, report
 from logproof.eval.config import ModelEntry, RunFile, load
 from logproof.eval.pace import MOST
 from logproof.eval.pool import check_urls, open_pool
+from logproof.eval.prepare import prepare
 from logproof.eval.report import Report
 from logproof.eval.rescore import Rescoring, rescored
 from logproof.eval.runner import Policy
@@ -193,6 +194,14 @@ async def run_order(order: Order, urls: list[str], options: Options, label: str 
     except asyncio.CancelledError:
         remark(f"interrupted; what was stored is kept, logproof eval ... --out {order.out} --resume goes on")
         raise KeyboardInterrupt from None
+
+
+async def plan_order(order: Order, urls: list[str], options: Options) -> None:
+    """Connect and plan an order without running it. Raises what would stop it before its first request."""
+    check_urls(urls, options)
+    loaded = check(order)
+    async with open_pool(urls, options, remark) as pool:
+        await prepare(loaded, pool.first)
 
 
 async def _show_beginning(connection: Connection) -> None:

@@ -64,6 +64,7 @@ def parity(
             get_dialect(name)
     settings = Settings(shots=shots, seed=seed, limit=limit, uncond=uncond, top_k=top_k, max_tokens=max_tokens)
     root = directory or evaluation.default_out("parity")
+    planned = []
     for run in _runs(a, b, (model, model_name), (model_b, model_name_b), control):
         asked = msgspec.structs.replace(settings, stream=stream_b and run.name in ("b", CONTROL_B))
         order = Order(entries=[(t, asked) for t in task], out=root / run.name, source=data, policy=Policy(concurrency))
@@ -71,6 +72,10 @@ def parity(
             run.dialect, run.model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer,
             concurrency=concurrency,
         )  # fmt: skip
+        planned.append((run, order, options))
+    second, order_b, options_b = planned[1]
+    asyncio.run(evaluation.plan_order(order_b, [second.url], options_b))
+    for run, order, options in planned:
         finished = asyncio.run(evaluation.run_order(order, [run.url], options, run.name))
         if finished.ended.interrupted:
             remark(f"interrupted; what was run is in {root}")
