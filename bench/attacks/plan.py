@@ -13,11 +13,20 @@ from logproof.verify import artifact as art
 
 LENGTH, SHORT = 256, 64
 """Tokens of a sequence; short ones save time where the answer is clear or 64 tokens are what is needed."""
-GROUP = 128
-GROUPS = ((128, 128, LENGTH), (128, 64, LENGTH), (98, 98, SHORT), (64, 16, SHORT))
-"""Sequences, requests in flight and tokens of the honest groups; each has GROUP prompts to itself."""
-FIRST_ATTACK = 528
-"""Prompts from here on are for attacks; honest sequences come before it."""
+GROUPS = (
+    (0, 128, 128, LENGTH),
+    (128, 128, 64, LENGTH),
+    (256, 98, 98, SHORT),
+    (384, 64, 16, SHORT),
+    (720, 128, 128, LENGTH),
+    (848, 128, 64, LENGTH),
+    (976, 192, 64, SHORT),
+    (1168, 96, 32, SHORT),
+    (1264, 48, 16, SHORT),
+)
+"""First prompt, sequences, requests in flight and tokens of the honest groups."""
+FIRST_ATTACK, END_ATTACK = 528, 720
+"""The prompts of attacks, which no honest sequence has."""
 CHUNK, CHUNKS = 16, 3
 """Attack sequences are drawn in chunks of so many, and there are prompts with notes for so many chunks."""
 EOS = 2
@@ -83,15 +92,18 @@ class Prompter:
 
     def honest(self, group: int) -> Sequences:
         """The sequences of an honest group."""
-        numbers = range(group * GROUP, group * GROUP + GROUPS[group][0])
+        first, count, _, _ = GROUPS[group]
+        numbers = range(first, first + count)
         prompts = tuple(self.ids(texts.SYSTEM, *texts.question(i)) for i in numbers)
         seeds = tuple(art.derive_seed("honest", str(i)) for i in numbers)
         return Sequences(tuple(f"h{i}" for i in numbers), prompts, prompts, seeds)
 
     def attack(self, chosen: Set, chunk: int) -> Sequences:
-        """The sequences of one chunk of a set. Raises ValueError from texts.question where there is none."""
+        """The sequences of one chunk of a set. Raises ValueError where the prompts of attacks do not reach so far."""
         step = 4 if chosen.notes_only else 1
         numbers = range(FIRST_ATTACK + step * CHUNK * chunk, FIRST_ATTACK + step * CHUNK * (chunk + 1), step)
+        if numbers.stop > END_ATTACK:
+            raise ValueError(f"chunk {chunk} of {chosen.name}: there are {CHUNKS}")
         asked = [texts.question(i) for i in numbers]
         sent = [self.ids(chosen.system, texts.cut(n) if chosen.cut else n, q) for n, q in asked]
         nonce = f"attack/{chosen.attempt}" if chosen.attempt else "attack"

@@ -123,7 +123,7 @@ def collect(cache: Cache, chosen: list[plan.Set]) -> None:
     right = attack_draws(cache, [s for s in chosen if (s.kind, s.dtype) == ("honest", "bfloat16")])
     right += [score_task(cache, name, given) for _, name, given in chunks(cache, chosen)]
     for i, group in enumerate(cache.groups()):
-        _, together, length = plan.GROUPS[i]
+        _, _, together, length = plan.GROUPS[i]
         right.append(draw_task(cache, f"honest.{i}", group, length=length, together=together))
         right.append(score_task(cache, f"honest.{i}", group))
     work(cache, cache.model, "bfloat16", right)
@@ -238,10 +238,10 @@ def facts(cache: Cache, first: measure.Calibration, exact: Sequence[Record]) -> 
     told, policy = first.policy.selftest, first.policy
     drawn = "" if told is None else f"{told.violations} of {told.tokens} honest tokens contradict their seed (S4)"
     there = [g for i, g in enumerate(plan.GROUPS) if cache.file(f"honest.{i}", "score").exists()]
-    parts = "; ".join(f"{n} of {length} tokens, {together} in flight" for n, together, length in there)
+    parts = "; ".join(f"{n} of {length} tokens, {together} in flight" for _, n, together, length in there)
     return {
         "engine": f"vLLM {CLAIM.engine.version} on a CPU, SmolLM2-135M-Instruct in bfloat16, k {K}, 64 replayed",
-        "honest": f"{sum(n for n, *_ in there)} sequences: {parts}",
+        "honest": f"{sum(n for _, n, *_ in there)} sequences: {parts}",
         "policy": f"level {policy.level:g}, {len(first.scored)} scored sequences a round; {measure.FOLDS} rounds",
         "self-test": drawn,
         "float32 executor and float32 verifier": measure.exactness(exact),

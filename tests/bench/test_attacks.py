@@ -8,6 +8,7 @@ import measure
 import msgspec
 import numpy as np
 import page
+import plan
 import pytest
 import rivals
 import rows
@@ -53,8 +54,15 @@ def test_prompts_are_distinct_and_a_quarter_has_notes():
     asked = [texts.question(i) for i in range(texts.MOST)]
     assert len(set(asked)) == texts.MOST
     assert sum(bool(notes) for notes, _ in asked) == texts.MOST // 4
-    with pytest.raises(ValueError, match="720"):
+    with pytest.raises(ValueError, match="1440"):
         texts.question(texts.MOST)
+
+
+def test_no_prompt_is_used_by_two_groups_or_by_an_attack():
+    groups = [range(first, first + count) for first, count, *_ in plan.GROUPS]
+    used = [i for numbers in (*groups, range(plan.FIRST_ATTACK, plan.END_ATTACK)) for i in numbers]
+    assert len(used) == len(set(used))
+    assert max(used) < texts.MOST
 
 
 def test_cut_leaves_the_end_of_the_notes():
