@@ -4,8 +4,8 @@
 
 Both score every option of ARC-Easy and HellaSwag rows with one request an option, at the same concurrency. Wall time
 is from the first preparation to the last score; for logproof that includes the store on disk and the report, for
-lm-eval neither start nor imports. Busy is the share of looks at /metrics at which the engine had a request running.
-The engine must be used by nobody else meanwhile.
+lm-eval neither start nor imports. Busy is the share of looks at which the engine's core process worked, see busy.py;
+so the engine must be one of this machine. Nobody else may use it meanwhile.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from busy import core_of, watching
 
 from logproof.errors import LogproofError
 from logproof.eval.pool import open_pool
@@ -33,65 +30,28 @@ from logproof.eval.session import Order, execute
 from logproof.eval.task import PplItem, Settings
 from logproof.models.connect import Options, connect
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 TASKS = ("arc_easy_ppl", "hellaswag_ppl")
 WORKER = Path(__file__).with_name("judge_worker.py")
-RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
-LOOK_S = 0.05
 
-
-class Busy:
-    """Looks at an engine's /metrics again and again."""
-
-    def __init__(self, url: str) -> None:
-        self._url = f"{url}/metrics"
-        self._looks: list[tuple[float, bool]] = []
-        self._end = threading.Event()
-
-    def watch(self) -> None:
-        while not self._end.wait(LOOK_S):
-            with urllib.request.urlopen(self._url, timeout=30) as reply:
-                found = RUNNING.findall(reply.read().decode())
-            self._looks.append((time.perf_counter(), any(float(value) > 0 for value in found)))
-
-    def stop(self) -> None:
-        self._end.set()
-
-    def share(self, seconds: float) -> float:
-        """Share of the looks in the last so many seconds at which a request was running."""
-        since = self._looks[-1][0] - seconds if self._looks else 0.0
-        return statistics.mean([running for at, running in self._looks if at >= since] or [float("nan")])
-
-
-@contextmanager
-def watching(url: str) -> Iterator[Busy]:
-    busy = Busy(url)
-    thread = threading.Thread(target=busy.watch)
-    thread.start()
-    try:
-        yield busy
-    finally:
-        busy.stop()
-        thread.join()
+Span = tuple[float, float]
+"""Start and end on the clock of `time.perf_counter`, which all processes of a Linux machine share."""
 
 
 def entries(limit: str) -> list[tuple[str, Settings]]:
     return [(task, Settings(limit=limit)) for task in TASKS]
 
 
-async def ours(args: argparse.Namespace, out: Path) -> float:
-    """Seconds of one run of logproof."""
+async def ours(args: argparse.Namespace, out: Path) -> Span:
+    """When one run of logproof worked."""
     options = Options(dialect="vllm_native", texts=False, concurrency=args.concurrency)
     order = Order(entries=entries(args.limit), source=args.data, out=out, policy=Policy(args.concurrency))
     async with open_pool([args.model], options) as pool:
         start = time.perf_counter()
         finished = await execute(order, pool)
-        seconds = time.perf_counter() - start
+        end = time.perf_counter()
     if finished.ended.failed:
         raise LogproofError(f"{finished.ended.failed} samples failed")
-    return seconds
+    return start, end
 
 
 async def pairs(args: argparse.Namespace) -> tuple[list[tuple[str, str]], str, str]:
@@ -104,26 +64,28 @@ async def pairs(args: argparse.Namespace) -> tuple[list[tuple[str, str]], str, s
     return found, name, root or name
 
 
-def theirs(args: argparse.Namespace, asked: list[tuple[str, str]], name: str, root: str) -> float:
-    """Seconds that lm-eval scores."""
+def theirs(args: argparse.Namespace, asked: list[tuple[str, str]], name: str, root: str) -> Span:
+    """When lm-eval scored."""
     command = [args.judge, str(WORKER), args.model, name, root, str(args.concurrency)]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if done.returncode:
         raise LogproofError(f"lm-eval failed: {done.stderr.strip().splitlines()[-1:]}")
-    return float(json.loads(done.stdout)["seconds"])
+    told = json.loads(done.stdout)
+    return told["started"], told["started"] + told["seconds"]
 
 
 def measure(args: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Medians of interleaved rounds."""
     asked, name, root = asyncio.run(pairs(args))
+    core = core_of(args.model)
     taken: dict[str, list[tuple[float, float]]] = {"logproof": [], "lm-eval": []}
     for _ in range(args.rounds):
-        with tempfile.TemporaryDirectory() as folder, watching(args.model) as busy:
-            seconds = asyncio.run(ours(args, Path(folder) / "run"))
-        taken["logproof"].append((seconds, busy.share(seconds)))
-        with watching(args.model) as busy:
-            seconds = theirs(args, asked, name, root)
-        taken["lm-eval"].append((seconds, busy.share(seconds)))
+        with tempfile.TemporaryDirectory() as folder, watching(core) as busy:
+            span = asyncio.run(ours(args, Path(folder) / "run"))
+        taken["logproof"].append((span[1] - span[0], busy.share(*span)))
+        with watching(core) as busy:
+            span = theirs(args, asked, name, root)
+        taken["lm-eval"].append((span[1] - span[0], busy.share(*span)))
     return {
         client: {
             "seconds": statistics.median(s for s, _ in values),

@@ -2,7 +2,8 @@
 
     python bench/judge_worker.py BASE_URL SERVED_NAME TOKENIZER_DIR [CONCURRENCY] < pairs.json > sums.json
 
-Reads a JSON list of [context, continuation]; writes a JSON object {"sums": [...], "seconds": wall time of scoring}.
+Reads a JSON list of [context, continuation]; writes a JSON object {"sums": [...], "started": when scoring
+began on the clock of `time.perf_counter`, "seconds": wall time of scoring}.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main(base_url: str, name: str, tokenizer: str, concurrency: str = "1") -> No
     started = time.perf_counter()
     results = model.loglikelihood(requests, disable_tqdm=True)
     seconds = time.perf_counter() - started
-    json.dump({"sums": [float(total) for total, _ in results], "seconds": seconds}, sys.stdout)
+    json.dump({"sums": [float(total) for total, _ in results], "started": started, "seconds": seconds}, sys.stdout)
 
 
 if __name__ == "__main__":
