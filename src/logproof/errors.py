@@ -16,6 +16,7 @@
     |  |  |- RateLimited          429
     |  |  |- ContentFiltered      a filter refused the request
     |  |  `- ServerFault          5xx
+    |  |- EngineGone              no endpoint of a run answers any more
     |  `- BadReply                a reply that must not become a number, with its JSON path
     |     |- MissingChannel       a result that was asked for is absent
     |     |- ReplayNotEnforced    a replay came back with other tokens than it was given
@@ -154,6 +155,10 @@ class ContentFiltered(StatusError):
 
 class ServerFault(StatusError):
     """5xx, after the retries that the policy allows."""
+
+
+class EngineGone(EndpointError):
+    """No endpoint of a run answers any more, for as long as the run waits; what is stored is kept."""
 
 
 class BadReply(EndpointError):

@@ -37,9 +37,9 @@ def started(engine: ToyEngine, tmp_path: Path) -> Iterator[Any]:
 
     with serving(engine) as fake:
 
-        def start(*more: str, **given: Any) -> subprocess.Popen[str]:
+        def start(*more: str, url: str = fake.url, **given: Any) -> subprocess.Popen[str]:
             command = [sys.executable, "-c", "from logproof.__main__ import main; main()", "eval", "gsm8k_gen"]
-            command += ["-m", fake.url, "--data", str(tmp_path), "--shots", "0", "--out", str(tmp_path / "run"), *more]
+            command += ["-m", url, "--data", str(tmp_path), "--shots", "0", "--out", str(tmp_path / "run"), *more]
             begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **given))
             return begun[-1]
 
@@ -119,6 +119,25 @@ def test_two_runs_on_one_store_are_told_apart_and_the_first_goes_on(
     first.communicate(timeout=120)
     assert first.returncode == 0
     assert stored(tmp_path) == ROWS
+
+
+def test_a_run_waits_for_an_engine_that_is_restarted_and_loses_no_sample(
+    started: Any, engine: ToyEngine, tmp_path: Path
+) -> None:
+    engine.behave = lambda body: Reply(json=engine.answer(body), delay=0.05)
+    with serving(engine) as mortal:
+        url = mortal.url
+        process = started("-c", "2", "--no-canary", url=url)
+        under_way(engine, process)
+    told = ""
+    while "waiting up to 120 s" not in told:
+        told += (line := process.stderr.readline())
+        assert line, told
+    with serving(engine, port=int(url.rpartition(":")[2])):
+        _, rest = process.communicate(timeout=120)
+    assert f"{url} answers again after" in rest
+    assert f"{ROWS} samples run, 0 stored before, 0 failed" in rest
+    assert process.returncode == 0
 
 
 def _small_files() -> None:

@@ -62,6 +62,7 @@ def test_unknown_keys_are_refused_with_the_nearest(wrong: str, hint: str) -> Non
         (GOOD.replace("concurrency: 4", "concurrency: many"), "concurrency"),
         (GOOD.replace("concurrency: 4", "concurrency: [4]"), "concurrency"),
         (GOOD + "max_failures: -1\n", "max_failures below 0"),
+        (GOOD + "patience: -1\n", "patience is seconds from 0 on"),
         (GOOD + "metrics: 70000\n", "no port"),
         (GOOD.replace('"http://127.0.0.1:8000", dialect: vllm_native', "[]"), "a model without a url"),
         (GOOD.replace("concurrency: 4", "concurrency: 0"), "concurrency"),

@@ -202,7 +202,7 @@ def stored(path: Path, conn: Connection, *names: str, resume: bool = False, **se
 
 
 @contextmanager
-def serving(engine: ToyEngine, down: int = 0, name: str = "toy") -> Iterator[FakeServer]:
+def serving(engine: ToyEngine, down: int = 0, name: str = "toy", port: int = 0) -> Iterator[FakeServer]:
     """The toy engine behind real HTTP, as a vLLM that a probe recognises; first, it fails `down` questions each."""
 
     def ids(seen: Seen) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def serving(engine: ToyEngine, down: int = 0, name: str = "toy") -> Iterator[Fak
 
     schema = {"properties": {name: {} for name in FIELDS}}
     body = {"requestBody": {"content": {"application/json": {"schema": schema}}}}
-    with FakeServer() as fake:
+    with FakeServer(port) as fake:
         none = [Reply(503)] * down
         fake.on("/v1/models", *none, {"data": [{"id": name, "owned_by": "vllm", "max_model_len": 2048}]})
         fake.on("/version", *none, {"version": "0.32.0"})

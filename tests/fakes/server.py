@@ -118,15 +118,15 @@ def recording(file: str | Path) -> tuple[str, Reply]:
 
 
 class FakeServer:
-    """The server; a context manager. Routes may be changed at any time."""
+    """The server; a context manager. Routes may be changed at any time. port: 0 takes a free one."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.seen: list[Seen] = []
         self.connections = 0
         self._routes: dict[str, list[Answer]] = {}
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = socket.create_server(("127.0.0.1", port))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
 

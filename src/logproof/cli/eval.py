@@ -12,11 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from logproof.cli import options as opt
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import fail, out, print_json, remark
 from logproof.cli.progress import Bars
-from logproof.errors import StoreError, UsageError, clip
+from logproof.errors import EngineGone, StoreError, UsageError, clip
 from logproof.eval import html, report
 from logproof.eval.config import ModelEntry, RunFile, load
+from logproof.eval.outage import PATIENCE_S
 from logproof.eval.pace import MOST
 from logproof.eval.pool import check_urls, open_pool
 from logproof.eval.prepare import prepare
@@ -49,6 +50,7 @@ Uncond = Annotated[bool, typer.Option("--uncond", help="Also score options behin
 TopK = Annotated[int, typer.Option("--top-k", help="Width where labels are read from a top-k list.")]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Most generated tokens; else the task's own.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run; must hold none unless --resume.")]
+Patience = Annotated[float, typer.Option("--patience", min=0, help="Seconds to wait for an engine that is gone.")]
 RunDir = Annotated[Path, typer.Argument(help="Directory of the run.", metavar="RUN")]
 
 
@@ -73,6 +75,7 @@ def evaluate(
     repeats: Annotated[int, typer.Option("--repeats", help="Draws a row of generation tasks.")] = 1,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first failed sample.")] = False,
     max_failures: Annotated[int | None, typer.Option("--max-failures", min=0, help="Failed samples allowed.")] = None,
+    patience: Patience = PATIENCE_S,
     canary: Annotated[bool, typer.Option(help="Score a fixed prompt at start, middle and end.")] = True,
     log: Annotated[Path | None, typer.Option("--log", help="File that gets one JSON line an event.")] = None,
     metrics: Annotated[int | None, typer.Option("--metrics", min=0, help="Port for Prometheus, on 127.0.0.1.")] = None,
@@ -97,7 +100,7 @@ def evaluate(
         entries=[(name, settings) for name in task or []],
         out=directory or default_out("eval"),
         source=data,
-        policy=Policy(width := _concurrency(concurrency), 0 if fail_fast else max_failures),
+        policy=Policy(width := _concurrency(concurrency), 0 if fail_fast else max_failures, patience),
         resume=resume,
         accept=accept or (),
         canary=canary,
@@ -194,6 +197,9 @@ async def run_order(order: Order, urls: list[str], options: Options, label: str 
     except asyncio.CancelledError:
         remark(f"interrupted; what was stored is kept, logproof eval ... --out {order.out} --resume goes on")
         raise KeyboardInterrupt from None
+    except EngineGone as gone:
+        gone.hint = f"start it again and go on with: logproof eval ... --out {order.out} --resume"
+        raise
 
 
 async def plan_order(order: Order, urls: list[str], options: Options) -> None:
@@ -213,7 +219,10 @@ async def _show_beginning(connection: Connection) -> None:
 
 
 def _run_file(config: Path, resume: bool, accept: list[str], as_json: bool) -> int:
-    """The models of a run file, one after another. The worst exit code wins; an interrupt ends all."""
+    """The models of a run file, one after another, also behind one whose engine is gone.
+
+    The worst exit code wins; an interrupt ends all.
+    """
     run = load(config)
     runs = [(entry, _order(entry, run, resume, accept), _options(entry, run)) for entry in run.models]
     for entry, order, options in runs:
@@ -221,10 +230,13 @@ def _run_file(config: Path, resume: bool, accept: list[str], as_json: bool) -> i
         check(order)
     worst = 0
     for entry, order, options in runs:
-        code = conclude(asyncio.run(run_order(order, entry.urls, options, entry.label)), as_json)
+        try:
+            code = conclude(asyncio.run(run_order(order, entry.urls, options, entry.label)), as_json)
+        except EngineGone as gone:
+            code = fail(gone.message, gone.hint, gone.exit_code)
         if code == 130:
             return code
-        worst = max(worst, code, key=(0, 2, 1).index)
+        worst = max(worst, code, key=(0, 2, 1, 4).index)
     return worst
 
 
@@ -234,7 +246,7 @@ def _order(entry: ModelEntry, run: RunFile, resume: bool, accept: list[str]) -> 
         entries=run.entries(),
         out=Path(run.out) / entry.label,
         source=run.data,
-        policy=Policy(run.concurrency, 0 if run.fail_fast else run.max_failures),
+        policy=Policy(run.concurrency, 0 if run.fail_fast else run.max_failures, run.patience),
         resume=resume or run.resume,
         accept=[*run.accept, *accept],
         canary=run.canary,

@@ -24,6 +24,7 @@ import msgspec
 import yaml
 
 from logproof.errors import UsageError, clip
+from logproof.eval.outage import PATIENCE_S
 from logproof.eval.prepare import Entry
 from logproof.eval.task import Settings
 
@@ -68,7 +69,8 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RunFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole run file. limit and the like are in `settings`, see eval/task.py `Settings`.
 
-    resume, accept, canary, log, metrics: see eval/session.py `Order`. fail_fast: as max_failures of 0.
+    resume, accept, canary, log, metrics: see eval/session.py `Order`. fail_fast: as max_failures of 0. patience:
+    see eval/runner.py `Policy`.
     """
 
     out: str
@@ -78,6 +80,7 @@ class RunFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str | None = None
     concurrency: int | Literal["auto"] = 8
     max_failures: int | None = None
+    patience: float = PATIENCE_S
     fail_fast: bool = False
     resume: bool = False
     accept: list[str] = []
@@ -118,6 +121,8 @@ def parse(text: bytes, name: str) -> RunFile:
     width = run.concurrency
     if not run.models or not run.tasks or (width != "auto" and not 1 <= width <= MAX_CONCURRENCY):
         raise UsageError(f"{name}: it needs a model, a task and a concurrency from 1 to {MAX_CONCURRENCY}, or auto")
+    if run.patience < 0:
+        raise UsageError(f"{name}: patience is seconds from 0 on")
     if not all(m.urls for m in run.models) or (run.max_failures or 0) < 0 or not 0 <= (run.metrics or 0) < 1 << 16:
         raise UsageError(f"{name}: a model without a url, max_failures below 0, or metrics that is no port")
     return run

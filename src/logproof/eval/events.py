@@ -2,7 +2,7 @@
 
     {"time": "2026-01-31T12:00:00.000Z", "event": "call", "endpoint": "http://...", "status": "ok", ...}
 
-Events: run_started, call, sample, endpoint_rests, concurrency, canary, run_ended. No line holds a prompt, a
+Events: run_started, call, sample, endpoint_rests, outage, concurrency, canary, run_ended. No line holds a prompt, a
 reply or a secret.
 """
 

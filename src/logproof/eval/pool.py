@@ -1,9 +1,9 @@
 """Pool: several endpoints behind one model. Each request goes to the one with the least in flight.
 
 An endpoint that fails (no reply, 5xx, 429 after its own retries) rests and the request goes to the next; it is
-tried again when its rest is over, or when no other is left. One that does not answer at the start is left out, and
-asked again and again until it joins. Endpoints must agree in what decides results; what may differ (version) is kept
-for each.
+tried again when its rest is over, or when no other is left. Where none is there, requests wait and go out again
+(outage.py). An endpoint that does not answer at the start is left out, and asked again and again until it joins.
+Endpoints must agree in what decides results; what may differ (version) is kept for each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from logproof.errors import EndpointError, LogproofError, RateLimited, ServerFault, TransportError, UsageError
+from logproof.eval.outage import Ask, Outage, answers, nobody
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 from logproof.models.client import Call
@@ -33,6 +34,9 @@ MAX_REST_S = 60.0
 
 ROUNDS = 2
 """How often a request goes round all endpoints."""
+
+RESENDS = 2
+"""How often a request goes out again after an outage: one that ends the engine itself must come to an end."""
 
 SHARED_RETRY = RetryPolicy(attempts=2)
 """Sends at one endpoint before a request moves to the next."""
@@ -60,18 +64,20 @@ class _Member(msgspec.Struct, eq=False):
 class Pool:
     """Connections to one model. rested: told (endpoint, error, seconds) of each endpoint that goes to rest.
 
-    connections: in the order of joining; grows where an endpoint joins later.
+    connections: in the order of joining; grows where an endpoint joins later. ask: whether an endpoint answers.
     """
 
     def __init__(
         self,
         connections: Sequence[Connection],
         *,
+        ask: Ask = answers,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         check_agreement(connections)
         self.connections = list(connections)
+        self.outage = Outage(self.connections, ask=ask, clock=clock, sleep=sleep)
         self.rested: Callable[[str, EndpointError, float], None] = lambda endpoint, error, seconds: None
         self._members = [_Member(c) for c in connections]
         self._clock, self._sleep = clock, sleep
@@ -118,6 +124,17 @@ class Pool:
         return await self._reach(lambda connection: _tokenizer(connection).encode(text))
 
     async def _reach(self, act: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do it where an endpoint answers, again after an outage. Raises the last error, or EngineGone."""
+        for _ in range(RESENDS):
+            outages = self.outage.count
+            try:
+                return await self._round(act)
+            except LOST as error:
+                if not nobody(error) or not await self.outage.passed(outages, error):
+                    raise
+        return await self._round(act)
+
+    async def _round(self, act: Callable[[Connection], Awaitable[T]]) -> T:
         """Do it at one endpoint after another until one answers. Raises the last error."""
         last: EndpointError | None = None
         for round_ in range(ROUNDS if len(self._members) > 1 else 1):
@@ -216,6 +233,7 @@ async def open_pool(
     async with AsyncExitStack() as stack:
         found, lost = await _opened(urls, options, tell, stack)
         pool = Pool(found)
+        pool.outage.listeners.append(tell)
         for url, error in lost.items():
             tell(f"{url} is left out until it answers: {error.message}")
         seeking = asyncio.create_task(_seek(list(lost), options, pool, tell, stack))

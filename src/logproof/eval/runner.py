@@ -3,8 +3,8 @@
 As many workers as the pace lets in pull samples from one iterator that goes round the tasks and, within a task,
 in dataset order; so at most that many samples exist at a time, whatever the number of rows. The requests of a
 sample go out together; the transport bounds what is in flight. A sample that fails is recorded as failed with its
-reason and the run goes on, unless the policy says stop. A key that the server refuses, an unknown model and a
-store that cannot be written end the run: no later sample could do better.
+reason and the run goes on, unless the policy says stop. A key that the server refuses, an unknown model, an engine
+that is gone (outage.py) and a store that cannot be written end the run: no later sample could do better.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from logproof.errors import AuthError, EndpointError, LogproofError, ModelNotFound, RateLimited, StoreError
+from logproof.errors import AuthError, EndpointError, EngineGone, LogproofError, ModelNotFound, RateLimited, StoreError
 from logproof.eval import guard
 from logproof.eval.counters import Counters
 from logproof.eval.datasets import Doc
 from logproof.eval.events import Events, Silent
+from logproof.eval.outage import PATIENCE_S
 from logproof.eval.pace import Pace
 from logproof.eval.pool import Pool, Reached
 from logproof.eval.prepare import Job
@@ -38,7 +39,7 @@ from logproof.ir.response import Response
 from logproof.records.digest import call_key
 from logproof.records.record import CallRecord, SampleRecord
 
-FATAL = (AuthError, ModelNotFound, StoreError)
+FATAL = (AuthError, ModelNotFound, EngineGone, StoreError)
 """Errors that every later sample would meet too."""
 
 GC_THRESHOLD = 50_000
@@ -73,10 +74,14 @@ class Singer(Protocol):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """concurrency: samples at a time (pace.py). max_failures: failed samples that end the run once there are more."""
+    """concurrency: samples at a time (pace.py). max_failures: failed samples that end the run once there are more.
+
+    patience: seconds to wait for an engine that is gone (outage.py).
+    """
 
     concurrency: int | Literal["auto"] = 8
     max_failures: int | None = None
+    patience: float = PATIENCE_S
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -130,6 +135,8 @@ class Runner:
         self.pace.changed = lambda before, after, why: self._events.emit(
             "concurrency", before=before, after=after, why=why
         )
+        self._pool.outage.patience = policy.patience
+        self._pool.outage.listeners.append(lambda line: self._events.emit("outage", said=line))
         self._pool.rested = lambda endpoint, error, seconds: self._events.emit(
             "endpoint_rests", endpoint=endpoint, error=error.message, seconds=seconds
         )
@@ -142,6 +149,9 @@ class Runner:
             try:
                 if first is not None:
                     await self._work(chain([first], work))
+            except EngineGone:
+                if not self._interrupted:
+                    raise
             finally:
                 self._sink.flush()
         return Ended(self._ran, self._skipped, self._failed, self.counters, self._reason, self._interrupted)
@@ -158,9 +168,11 @@ class Runner:
             await self._sing("end")
 
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
-        """Start no further sample."""
+        """Start no further sample. interrupted: nor wait for an engine."""
         self._reason = self._reason or reason
         self._interrupted = self._interrupted or interrupted
+        if interrupted:
+            self._pool.outage.patience = 0.0
 
     def _pending(self) -> Iterator[_Work]:
         """Samples still to do, one of each task in turn."""
