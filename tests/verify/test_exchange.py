@@ -241,3 +241,14 @@ def test_a_chat_without_a_limit_ends_at_the_context() -> None:
     assert resolved("chat", msgspec.structs.replace(VLLM, max_model_len=1), config, body=body).max_tokens == 77
     plain = resolved("chat", Facts(engine="openai", max_model_len=2048), stated({"max_tokens": 5}), body=body)
     assert (plain.max_tokens, plain.sources["max_tokens"]) == (5, "operator")
+
+
+def test_more_choices_than_a_byte_counts_become_artifacts() -> None:
+    """vLLM takes an n of thousands."""
+    found = pair("completion_n2")
+    reply = json.loads(found.asked)
+    reply["choices"] = [{**reply["choices"][0], "index": i} for i in range(300)]
+    reply["usage"] = None
+    body = json.dumps({**found.request, **found.asks, "n": 300}).encode()
+    artifacts = made("completion_n2", body=body, reply=json.dumps(reply).encode())
+    assert len({a.artifact_id for a in artifacts}) == 300

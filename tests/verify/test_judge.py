@@ -235,7 +235,7 @@ def test_an_executor_chosen_seed_gives_no_credit() -> None:
         (lambda a: change(a, sampling=replace(a.sampling, presence_penalty=1.0)), "presence_penalty bends"),
         (lambda a: change(a, sampling=replace(a.sampling, top_p=None)), "unresolved"),
         (lambda a: change(a, sampling=replace(a.sampling, seed=None)), "no seed is recorded"),
-        (lambda a: change(a, choice=art.ChoiceRef(n=2, index=1)), "one of 2 choices"),
+        (lambda a: change(engine(a, name="sglang"), choice=art.ChoiceRef(n=2, index=0)), "one of 2 choices"),
         (lambda a: engine(a, spec_decode=True), "speculative"),
         (lambda a: change(a, claim=replace(a.claim, sampler_profile="v1-gpu-exp")), "no sampler profile"),
         (lambda a: change(a, claim=replace(a.claim, sampler_profile="made-up")), "no sampler profile"),
@@ -248,6 +248,18 @@ def test_draws_that_cannot_be_repeated_say_why(edit: object, words: str) -> None
     assert got.status in ("valid", "inconclusive")
     assert got.level != "replayed"
     assert words in finding(got, "S4").detail
+
+
+def test_choices_of_vllm_are_drawn_with_following_seeds() -> None:
+    """Choice i of a request with seed s is the draw of s + i; as any other choice it is a contradiction."""
+    made, replay = exact()
+    assert made.sampling.seed is not None
+    asked = replace(made.sampling, seed=art.Seed(value=made.sampling.seed.value - 2, origin="requester"))
+    third = change(made, sampling=asked, choice=art.ChoiceRef(n=4, index=2))
+    got = judge(third, replay, policy(), NOW)
+    assert (got.status, got.level) == ("valid", "replayed"), got.reasons
+    second = judge(change(third, choice=art.ChoiceRef(n=4, index=1)), replay, policy(), NOW)
+    assert {f.test for f in second.findings if f.outcome == "fail"} == {"S4", "S2"}
 
 
 def engine(made: art.Artifact, **fields: object) -> art.Artifact:

@@ -232,13 +232,13 @@ def _trusted(policy: Policy) -> str | None:
 
 def _redraw(p: Honest, rows: Columns, sampler: Sampler | str, profile: Profile | None) -> seedreplay.Redraw | None:
     """The draw repeated on these rows, the verifier's or the record's own; None where it cannot be."""
-    seed = p.artifact.sampling.seed
+    seed = offline.drawn_seed(p.artifact)
     if isinstance(sampler, str) or sampler.greedy or profile is None or seed is None:
         return None
     if offline.seed_obstacle(p.artifact, sampler, profile) is not None:
         return None
     vocab, prompt = p.artifact.claim.model.vocab_size, len(p.artifact.tokens.prompt_ids or ())
-    return seedreplay.redraw(rows, sampler, profile, seed.value, prompt, vocab_size=vocab)
+    return seedreplay.redraw(rows, sampler, profile, seed, prompt, vocab_size=vocab)
 
 
 def _selftest(pairs: Sequence[Honest]) -> SelfTest | None:

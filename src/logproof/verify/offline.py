@@ -119,15 +119,26 @@ def seed_obstacle(artifact: Artifact, sampler: Sampler | str, profile: Profile |
     bent = bending(artifact.sampling, "raw" if artifact.logprobs is None else artifact.logprobs.mode)
     if bent and not sampler.greedy:
         return f"{bent[0]} bends the distribution that is drawn from"
-    if artifact.choice.n != 1:
-        return f"it is one of {artifact.choice.n} choices, whose seeds the engine derives"
     if artifact.claim.engine.spec_decode:
         return "speculative decoding uses the noise differently"
     if sampler.greedy:
         return None
     if artifact.sampling.seed is None:
         return "no seed is recorded"
+    if drawn_seed(artifact) is None:
+        return f"it is one of {artifact.choice.n} choices, whose seeds the claimed engine derives in a way not known here"
     return None if profile is not None else "no sampler profile fits the claimed engine"
+
+
+def drawn_seed(artifact: Artifact) -> int | None:
+    """The seed that this choice was drawn with; None where there is none, or where it is not known how it follows.
+
+    Of n choices vLLM draws the one with index i with the request's seed + i (`ParentRequest` of its V1 engine).
+    """
+    seed, choice = artifact.sampling.seed, artifact.choice
+    if seed is None or (choice.n > 1 and artifact.claim.engine.name != "vllm"):
+        return None
+    return seed.value + choice.index
 
 
 def _self_replay(
@@ -138,12 +149,12 @@ def _self_replay(
         return Finding(test="S4", outcome="unknown", reason="sampler_unknown", detail=obstacle or "")
     if sampler.greedy:
         return _own_maximum(columns, step)
-    seed = artifact.sampling.seed
+    seed = drawn_seed(artifact)
     if seed is None or profile is None:
         return Finding(test="S4", outcome="unknown", reason="sampler_unknown", detail="no seed or profile")
     prompt = len(artifact.tokens.prompt_ids or ())
     draw = seedreplay.redraw(
-        columns, sampler, profile, seed.value, prompt, step=step, vocab_size=artifact.claim.model.vocab_size
+        columns, sampler, profile, seed, prompt, step=step, vocab_size=artifact.claim.model.vocab_size
     )
     return _violations(draw, columns)
 

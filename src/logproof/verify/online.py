@@ -15,7 +15,7 @@ from logproof.verify import conformal, distance, evalue, gonka, sampling, seedre
 from logproof.verify.align import misalignment
 from logproof.verify.artifact import Artifact
 from logproof.verify.columns import Columns, Floats
-from logproof.verify.offline import Offline, seed_obstacle
+from logproof.verify.offline import Offline, drawn_seed, seed_obstacle
 from logproof.verify.policy import Policy
 from logproof.verify.support import claimed
 from logproof.verify.verdict import Finding, Reason
@@ -138,14 +138,14 @@ def _failed_if(failed: bool, finding: Finding, reason: Reason) -> Finding:
 def _seed(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy) -> Finding:
     """S2: the draw repeated on the verifier's logprobs, margins bet against honest ones."""
     obstacle = seed_obstacle(artifact, offline.sampler or "the sampling is unknown", offline.profile)
-    seed = artifact.sampling.seed
+    seed = drawn_seed(artifact)
     if obstacle is not None or offline.profile is None or seed is None or offline.sampler is None:
         return Finding(test="S2", outcome="unknown", reason="sampler_unknown", detail=obstacle or "no seed")
     draw = seedreplay.redraw(
         verifier,
         offline.sampler,
         offline.profile,
-        seed.value,
+        seed,
         len(artifact.tokens.prompt_ids or ()),
         step=policy.exact or 0.0,
         vocab_size=artifact.claim.model.vocab_size,

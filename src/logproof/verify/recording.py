@@ -61,11 +61,10 @@ def _artifact(call: Call, choice: Choice, setting: Setting, now: datetime) -> Ar
         ids = choice.tokens.ids
     spec, positions = _rows(choice, setting)
     prompt = None if reply.prompt_ids is None else tuple(reply.prompt_ids.tolist())
+    name = call.wire.body + call.reply_digest.encode() + choice.index.to_bytes(8, "big")
     made = Artifact(
         schema="logproof-artifact/1",
-        artifact_id=hashlib.sha256(call.wire.body + call.reply_digest.encode() + bytes([choice.index])).hexdigest()[
-            :32
-        ],
+        artifact_id=hashlib.sha256(name).hexdigest()[:32],
         created_at=now.astimezone(UTC).isoformat(timespec="milliseconds"),
         producer=art.Producer(name="logproof", version=VERSION),
         claim=setting.claim,
