@@ -28,17 +28,8 @@ Row = tuple[str, str, str, bool]
 """claim, measured, aim, met."""
 
 
-def scoring(found: dict[str, list[float]]) -> list[Row]:
-    cpu = {key: values[0] for key, values in found.items()}
-    ours, peer = cpu["score/logproof/32"], cpu.get("score/lm-eval/32")
-    rows = [
-        at_most("scoring at 32: CPU, logproof / bare aiohttp", ours / cpu["score/aiohttp/32"], 1.35),
-        at_most("scoring at 32: CPU, logproof / raw floor", ours / cpu["score/floor/32"], 2.0),
-        at_most("scoring: CPU at 128 / at 1", cpu["score/logproof/128"] / cpu["score/logproof/1"], 1.2),
-        at_most("scoring at 32: CPU, prompt as ids / text", cpu["ids/logproof/32"] / ours, 1.15),
-        at_most("1.2 MB reply: CPU ms", cpu["wide/logproof/1"], 5.5),
-    ]
-    return rows if peer is None else [at_least("scoring at 32: CPU, lm-eval / logproof", peer / ours, 10.0), *rows]
+def scoring(found: dict[str, Any]) -> list[Row]:
+    return [(claim, f"{value:,.2f}", aim, met) for claim, value, aim, met in found["claims"]]
 
 
 def memory(found: dict[str, dict[str, Any]]) -> list[Row]:
@@ -156,7 +147,7 @@ def main() -> int:
     RESULTS.mkdir(exist_ok=True)
     judge = ["--judge", args.judge]
     wanted = args.only or [*FIGURES, *OTHERS]
-    options = {"scoring": [*judge, "--rounds", "3"], "memory": [], "store": ["--dir", str(RESULTS)], "proxy": []}
+    options = {"scoring": judge, "memory": [], "store": ["--dir", str(RESULTS)], "proxy": []}
     smoke = SMOKE if args.smoke else {}
     rows: list[Row] = []
     outputs: dict[str, str] = {}
