@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run
+from logproof.verify import artifact as art
 from logproof.verify import files
 from logproof.verify import policy as policies
+from logproof.verify.session import Audit, Session, Step
 from verify.builders import policy
 from verify.tiny import ROUTE, TINY_VOCAB, Tiny, serve
 
@@ -216,6 +220,69 @@ def test_audit_reports(
         start(fraud, Tiny(writer=2))
         assert invoke("audit", fraud.url, *base[2:], *CLAIM, "--previous", record, "--nonce", "n") == 1
     assert "changed: the audit was valid, is invalid" in capfd.readouterr().out
+
+
+def recorded(prompts: Path, name: str, provider: str, log_e: float, *, decisive: bool = False) -> Path:
+    """A recorded audit of three requests."""
+    steps = [
+        Step(prompt="p", status="valid", level="sampled", reasons=(), tokens=20, tz=0.4, log_e=e, decisive=d)
+        for e, d in ((0.0, False), (0.0, False), (log_e, decisive))
+    ]
+    state = Session(level=0.01, steps=tuple(steps))
+    times = {"started_at": "2026-01-01T00:00:00+00:00", "finished_at": "2026-01-01T00:01:00+00:00"}
+    made = Audit(
+        schema="logproof-audit/1", provider=provider, trusted="t", model="m", policy_digest="d", fingerprint=None,
+        session=state, headline="[/bold] told", **times,
+    )  # fmt: skip
+    path = prompts.with_name(name)
+    path.write_bytes(msgspec.json.encode(made))
+    return path
+
+
+def test_audits_of_several_providers_share_their_errors(prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Evidence of 120 to 1 settles an audit at 1 %, and is too little for one of ten providers."""
+    calm = [recorded(prompts, f"calm{i}", f"http://calm{i}", 0.0) for i in range(8)]
+    strong = recorded(prompts, "strong", "http://strong", math.log(120.0))
+    assert invoke("audits", *calm) == 0
+    assert invoke("audits", *calm, strong, recorded(prompts, "calm8", "http://calm8", 0.0)) == 2
+    text = capfd.readouterr()
+    assert "0 of 10 rejected; of those, at most 5% falsely in the mean" in text.out
+    assert "[/bold] told" in text.out
+    assert "audit again with --all" in text.err
+    caught = recorded(prompts, "caught", "http://caught", 0.0, decisive=True)
+    assert invoke("audits", *calm, strong, caught, "--json") == 1
+    found = json.loads(capfd.readouterr().out)
+    assert found["level"] == 0.05
+    assert [r["provider"] for r in found["providers"] if r["status"] == "invalid"] == ["http://strong", "http://caught"]
+    assert [r["contradiction"] for r in found["providers"][-2:]] == [False, True]
+
+
+def test_audits_refuse_what_they_cannot_compare(prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    one = recorded(prompts, "one", "http://p", 0.0)
+    for args, words in (
+        ((one, recorded(prompts, "two", "http://p", 1.0)), "two audits of m at http://p"),
+        ((one, "--level", "1"), "between 0 and 1"),
+        ((prompts,), "is no recorded audit"),
+    ):
+        assert invoke("audits", *args) == 3
+        assert words in capfd.readouterr().err
+    assert invoke("audits", prompts.with_name("none")) == 5
+
+
+def test_foreign_words_are_shown_not_obeyed(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A record's own words reach the table: here a model named like a closing tag, with a terminal's escape."""
+    path = captured(fake, prompts)
+    (first, *_) = files.read(path)
+    model = msgspec.structs.replace(first.claim.model, id="x[/b]\x1b[2J")
+    files.write(
+        path, [art.seal(msgspec.structs.replace(first, claim=msgspec.structs.replace(first.claim, model=model)))]
+    )
+    assert invoke("verify", path, "--engine", fake.url, "--policy", rules) == 2
+    text = capfd.readouterr().out
+    assert "x[/b]\\x1b[2J is claimed" in text
+    assert "\x1b" not in text
 
 
 def test_replays_side_by_side_and_by_name(

@@ -106,10 +106,18 @@ def test_records_hold_no_infinities() -> None:
 def test_false_discoveries_are_shared_among_providers() -> None:
     """Ten providers at level 0.05: one needs 200 to 1 alone, two need 100 to 1 each, a contradiction is enough."""
     calm, strong = audit(grown(verdict(0.0))), audit(grown(verdict(math.log(120.0))))
-    assert discoveries([strong, *[calm] * 9], 0.05) == []
-    assert discoveries([strong, strong, *[calm] * 8], 0.05) == [strong, strong]
-    caught = audit(grown(verdict(failed="S4")))
-    assert discoveries([calm, caught, *[calm] * 8], 0.05) == [caught]
+    assert [r.status for r in discoveries([strong, *[calm] * 9], 0.05)] == ["inconclusive", *["valid"] * 9]
+    assert [r.status for r in discoveries([strong, strong, *[calm] * 8], 0.05)] == ["invalid"] * 2 + ["valid"] * 8
+    caught, open_ = audit(grown(verdict(failed="S4"))), audit(Session(level=0.01))
+    found = discoveries([calm, caught, *[open_] * 8], 0.05)
+    assert [r.status for r in found] == ["valid", "invalid", *["inconclusive"] * 8]
+    assert [r.contradiction for r in found[:3]] == [False, True, False]
+    assert (found[1].alone, found[1].requests, found[1].log_e, found[1].headline) == (
+        "invalid",
+        1,
+        0.0,
+        caught.headline,
+    )
     assert discoveries([], 0.05) == []
     with pytest.raises(ValueError, match="level"):
         discoveries([calm], 1.0)

@@ -1,4 +1,4 @@
-"""`calibrate` and `audit`: honest noise as a policy, and a sample of a provider judged by it."""
+"""`calibrate`, `audit` and `audits`: honest noise as a policy, samples of providers judged by it, and all together."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from logproof.cli import options as opt
 from logproof.cli import ways
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import out, print_json, remark, visible
 from logproof.errors import UsageError
 from logproof.models.connect import Connection, connect
 from logproof.records.files import read_bounded, write_atomic
 from logproof.verify import audit as auditing
 from logproof.verify import calibrate as calibrating
-from logproof.verify import conformal, files, report, session
+from logproof.verify import conformal, files, report, session, verdict
 from logproof.verify import policy as policies
 from logproof.verify.calibration import Aim, fit
 from logproof.verify.policy import Engine, Policy
@@ -94,7 +96,9 @@ def audit(
     trusted: Annotated[str, typer.Option("--trusted", metavar="URL", help="Base URL of the trusted engine.")],
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Report to write, .html.")] = None,
     keep: Annotated[Path | None, typer.Option("--keep", help="Artifact file to write.")] = None,
-    record: Annotated[Path | None, typer.Option("--record", help="Audit to write, .json, for --previous.")] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Audit to write, .json, for --previous and `audits`.")
+    ] = None,
     previous: Annotated[Path | None, typer.Option("--previous", help="An earlier audit to compare with.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Spend the whole budget, settled or not.")] = False,
     method: ways.MethodName = "auto",
@@ -155,6 +159,33 @@ def audit(
     return made.session.exit_code
 
 
+def audits(
+    record: Annotated[list[Path], typer.Argument(help="Files that `audit --record` wrote.", metavar="RECORD...")],
+    level: Annotated[
+        float, typer.Option("--level", help="Share of the rejected that may be rejected falsely, in the mean.")
+    ] = 0.05,
+    as_json: opt.AsJson = False,
+) -> int:
+    """Say which of several audited providers are rejected, at a stated rate of false discoveries.
+
+    Each provider needs the more evidence, the more of them are judged. Exit 1 where one is rejected, 0 where each
+    audit is valid, else 2.
+    """
+    given = [_audit(path) for path in record]
+    names = [(a.provider, a.model) for a in given]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two audits of {twice[1]} at {twice[0]}", hint="give one audit of each provider")
+    if not 0.0 < level < 1.0:
+        raise UsageError(f"--level is a share between 0 and 1, got {level:g}")
+    found = session.discoveries(given, level)
+    if as_json:
+        print_json({"level": level, "providers": found})
+    else:
+        _print_rulings(found, level)
+    return verdict.exit_code(r.status for r in found)
+
+
 def _audit(path: Path) -> session.Audit:
     try:
         return msgspec.json.decode(read_bounded(path), type=session.Audit)
@@ -209,8 +240,21 @@ def _print_policy(made: Policy, path: Path) -> None:
 
 
 def _print_audit(made: session.Audit, differs: list[str], *, stale: bool) -> None:
-    out.print(f"{made.provider}: {made.session.status}\n{made.headline}", markup=False)
+    out.print(visible(f"{made.provider}: {made.session.status}\n{made.headline}"), markup=False)
     for line in differs:
-        out.print(f"  changed: {line}", markup=False)
+        out.print(visible(f"  changed: {line}"), markup=False)
     if stale:
         out.print("  the earlier audit is stale: it rested on what has changed", markup=False)
+
+
+def _print_rulings(found: list[session.Ruling], level: float) -> None:
+    table = Table("provider", "model", "verdict", "its own audit", "requests", "log e", "found", box=None)
+    for r in found:
+        evidence = "contradiction" if r.contradiction else f"{r.log_e:.2f}"
+        row = (r.provider, r.model, r.status, r.alone, str(r.requests), evidence, r.headline)
+        table.add_row(*(escape(visible(cell)) for cell in row))
+    out.print(table)
+    gone = sum(r.status == "invalid" for r in found)
+    out.print(f"{gone} of {len(found)} rejected; of those, at most {level:.0%} falsely in the mean", markup=False)
+    if any(r.alone == "invalid" and r.status != "invalid" for r in found):
+        remark("an audit that stopped at its own level may hold too little for so many: audit again with --all")

@@ -42,6 +42,7 @@ app.command("replay")(verify.replay)
 app.command("verify")(verify.verify)
 app.command("calibrate")(audit.calibrate)
 app.command("audit")(audit.audit)
+app.command("audits")(audit.audits)
 app.command("demo")(demo.demo)
 app.add_typer(engine.app, name="engine")
 

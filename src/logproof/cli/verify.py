@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from logproof.cli import options as opt
 from logproof.cli import ways
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import out, print_json, remark, visible
 from logproof.models.connect import Connection, connect
 from logproof.records.files import write_atomic
 from logproof.verify import audit as auditing
@@ -179,7 +180,7 @@ def verify(
     if output is not None:
         write_atomic(output, b"".join(verdicts.encode(v) + b"\n" for v in found))
     print_json(found) if as_json else _print_verdicts(found)
-    return verdicts.exit_code(found)
+    return verdicts.exit_code(v.status for v in found)
 
 
 def _print_rows(rows: list[dict[str, object]]) -> None:
@@ -199,9 +200,9 @@ def _row_words(row: dict[str, object]) -> str:
 def _print_verdicts(found: list[verdicts.Verdict]) -> None:
     table = Table("artifact", "verdict", "level", "why", box=None)
     for row in verdicts.table(found):
-        table.add_row(*row)
+        table.add_row(*(escape(visible(cell)) for cell in row))
     out.print(table)
     for v in found:
         out.print(f"\n{v.context.artifact_digest[:12]}  {v.status}\n  {v.headline}", markup=False)
         for f in v.findings:
-            out.print(f"  {f.test:6} {f.outcome:8} {f.detail}", markup=False)
+            out.print(f"  {f.test:6} {f.outcome:8} {visible(f.detail)}", markup=False)

@@ -126,7 +126,7 @@ def seed_obstacle(artifact: Artifact, sampler: Sampler | str, profile: Profile |
     if artifact.sampling.seed is None:
         return "no seed is recorded"
     if drawn_seed(artifact) is None:
-        return f"it is one of {artifact.choice.n} choices, whose seeds the claimed engine derives in a way not known here"
+        return f"it is one of {artifact.choice.n} choices; how the claimed engine derives their seeds is not known"
     return None if profile is not None else "no sampler profile fits the claimed engine"
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from logproof.verify import evalue
 from logproof.verify.artifact import Record
-from logproof.verify.verdict import Finding, Status, Verdict
+from logproof.verify.verdict import EXIT_CODES, Finding, Status, Verdict
 
 EXACT_TESTS = ("S0a", "S6", "S4")
 """Tests that an honest record never fails."""
@@ -66,7 +66,7 @@ class Session(Record, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """0 valid, 1 invalid, 2 inconclusive."""
-        return {"valid": 0, "invalid": 1, "inconclusive": 2}[self.status]
+        return EXIT_CODES[self.status]
 
 
 def add(session: Session, prompt: str, key: str, verdict: Verdict, *, exact: bool) -> Session:
@@ -141,16 +141,50 @@ def outdated(then: Audit, now: Audit) -> list[str]:
     return [f"{name} was {old}, is {new}" for name, old, new in pairs if old != new]
 
 
-def discoveries(audits: Sequence[Audit], level: float) -> list[Audit]:
-    """Of audits of different providers, those whose claims are rejected; in the mean at most `level` of them falsely.
+class Ruling(Record, frozen=True, kw_only=True):
+    """What several audits together say of one provider.
 
-    The e-BH procedure on what each audit has accumulated, whenever each was stopped; a contradiction is infinite
-    evidence. Raises ValueError unless level is between 0 and 1.
+    status: invalid where the claim is rejected among all of them, valid where its own audit is, else inconclusive.
+    alone: status of its own audit. log_e: evidence against the claim that this audit accumulated. contradiction: it
+    holds something that honest records cannot have, which no amount of other audits outweighs.
+    """
+
+    provider: str
+    model: str
+    status: Status
+    alone: Status
+    requests: int
+    log_e: float
+    contradiction: bool
+    headline: str
+
+
+def discoveries(audits: Sequence[Audit], level: float) -> list[Ruling]:
+    """A ruling on each of several audits; of the claims rejected, in the mean at most a share of `level` falsely.
+
+    The e-BH procedure on what each audit has accumulated, whenever each was stopped and however they depend on each
+    other; a contradiction is infinite evidence. Raises ValueError unless level is between 0 and 1.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level {level} is not between 0 and 1")
-    found = [math.inf if any(s.decisive for s in a.session.steps) else a.session.log_e for a in audits]
-    return [a for a, rejected in zip(audits, evalue.e_bh(found, level), strict=True) if rejected]
+    certain = [any(s.decisive for s in a.session.steps) for a in audits]
+    found = [math.inf if sure else a.session.log_e for a, sure in zip(audits, certain, strict=True)]
+    rejected = evalue.e_bh(found, level)
+    return [_ruling(a, sure, gone) for a, sure, gone in zip(audits, certain, rejected, strict=True)]
+
+
+def _ruling(audit: Audit, contradiction: bool, rejected: bool) -> Ruling:
+    alone = audit.session.status
+    return Ruling(
+        provider=audit.provider,
+        model=audit.model,
+        status="invalid" if rejected else "valid" if alone == "valid" else "inconclusive",
+        alone=alone,
+        requests=len(audit.session.steps),
+        log_e=audit.session.log_e,
+        contradiction=contradiction,
+        headline=audit.headline,
+    )
 
 
 LEAST_CHANGE = 0.05

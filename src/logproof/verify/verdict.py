@@ -12,7 +12,7 @@ Exit codes: 0 valid, 1 invalid, 2 inconclusive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from logproof.verify.artifact import Record
 
 Status = Literal["valid", "invalid", "inconclusive"]
 Outcome = Literal["pass", "fail", "unknown", "note"]
+EXIT_CODES: dict[Status, int] = {"valid": 0, "invalid": 1, "inconclusive": 2}
 LEVELS = ("none", "distribution", "sampled", "replayed")
 
 Reason = Literal[
@@ -142,7 +143,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """0 valid, 1 invalid, 2 inconclusive."""
-        return {"valid": 0, "invalid": 1, "inconclusive": 2}[self.status]
+        return EXIT_CODES[self.status]
 
 
 def decide(findings: Sequence[Finding], context: Context, require: str = "sampled", log_e: float = 0.0) -> Verdict:
@@ -211,9 +212,9 @@ def table(verdicts: Sequence[Verdict]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def exit_code(verdicts: Sequence[Verdict]) -> int:
+def exit_code(statuses: Iterable[Status]) -> int:
     """Of several: 1 if any is invalid, else 2 if any is inconclusive or there is none, else 0."""
-    codes = {v.exit_code for v in verdicts}
+    codes = {EXIT_CODES[s] for s in statuses}
     return 1 if 1 in codes else 0 if codes == {0} else 2
 
 
