@@ -47,7 +47,7 @@ docs: $(DEV)
 	$(BIN)/python scripts/make_docs.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(JUDGE) $(GATEWAY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+	rm -rf $(VENV) $(JUDGE) $(GATEWAY) .pytest_cache .test-state .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
 
 venv: $(DEV)
 engine: $(READY)

@@ -39,7 +39,7 @@ def test_start_list_logs_stop(checkpoint: str) -> None:
     assert len(_run("logs", "mine", "-n", "1").stdout.splitlines()) == 1
     assert _run("stop", "mine").stdout == "stopped mine\n"
     assert _states() == {}
-    assert "no engine was started here" in _run("list").stderr
+    assert "no engine was started" in _run("list").stderr
     assert "--some-flag 3" in _run("logs", "mine").stdout
 
 

@@ -14,10 +14,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fakes.gateway import running_gateway
-from logproof.launch import EngineSpec, running_engine
+from logproof.launch import EngineSpec, running_engine, stop_engine
+from logproof.launch.registry import running
 
 STUBS = Path(__file__).parent / "sglang_stubs"
 SERVED_NAME = "smollm2"
@@ -67,5 +69,17 @@ def _running(variable: str, spec: EngineSpec) -> Iterator[str]:
     if given:
         yield given.rstrip("/")
         return
-    with running_engine(spec) as engine:
-        yield engine.url
+    _stop_orphans()
+    try:
+        with running_engine(spec) as engine:
+            yield engine.url
+    except SystemExit as ended:  # of a signal during the start: pytest would go on with the next test
+        raise KeyboardInterrupt from ended
+
+
+def _stop_orphans() -> None:
+    """Stop what a killed session left; each engine's name ends with the id of the pytest that started it."""
+    for engine in running():
+        owner = engine.name.rpartition("-")[2]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            stop_engine(engine)

@@ -7,13 +7,14 @@ Needs the engine packages and the prepared model (``LOGPROOF_MODEL``, or where `
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,11 @@ def engine(log: Path, environment: Mapping[str, str], flags: Sequence[str] = ())
     ]  # fmt: skip
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **ENVIRONMENT, **environment}
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **ENVIRONMENT, **environment},
+            start_new_session=True,
         )
     url = f"http://127.0.0.1:{port}"
     try:
@@ -56,9 +61,11 @@ def engine(log: Path, environment: Mapping[str, str], flags: Sequence[str] = ())
     finally:
         process.terminate()
         try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(60)
+        finally:  # of a second interrupt too; the engine's workers are in its group
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
@@ -69,8 +76,8 @@ def launched(folder: Path, flags: Sequence[str]) -> Iterator[str]:
     environment = {**os.environ, **ENVIRONMENT, "XDG_STATE_HOME": str(folder)}
     given = ["--name", "live", "--served-name", "smollm2", "--dtype", "float32", "--port", str(port), "--plugin"]
     passed_on = [flag for flag in (*FLAGS[2:], *flags) if flag != "--enforce-eager"]
-    started = logproof(environment, "engine", "start", MODEL, *given, "--", *passed_on)
-    try:
+    try:  # around the start too: an interrupt kills that command, not the engine that it started
+        started = logproof(environment, "engine", "start", MODEL, *given, "--", *passed_on)
         if started.returncode != 0:
             pytest.fail(f"logproof engine start: {started.stdout[-1000:]}{started.stderr[-3000:]}")
         yield f"http://127.0.0.1:{port}"

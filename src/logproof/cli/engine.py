@@ -99,12 +99,12 @@ class _Shown:
 
 @app.command("list")
 def list_engines(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the engines started here. A dead one is listed once, then forgotten; its log stays."""
+    """List the engines that you started on this machine. A dead one is listed once, then forgotten; its log stays."""
     engines = [(engine, _state(engine)) for engine in listed()]
     if as_json:
         print_json([_row(engine, state) for engine, state in engines])
     elif not engines:
-        remark("no engine was started here, or all were stopped")
+        remark("no engine was started, or all were stopped")
     else:
         out.print(_table(engines))
 
@@ -172,7 +172,7 @@ def _log(name: str) -> Path:
 @app.command()
 def stop(
     names: Annotated[list[str] | None, typer.Argument(help="Names of engines.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Stop all engines started here.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Stop all that you started on this machine.")] = False,
 ) -> None:
     """Stop engines and make sure that no process of them is left."""
     if every == bool(names):
