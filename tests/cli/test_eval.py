@@ -18,6 +18,7 @@ from eval.toy import ToyEngine, serving
 from logproof.cli import parity as parity_command
 from logproof.cli import progress
 from logproof.cli.main import run
+from logproof.errors import ServerFault
 from logproof.eval.parity import Channel, Pair, Side, judge
 from logproof.eval.runner import Runner
 from logproof.eval.spread import EDGES, Spread
@@ -284,6 +285,22 @@ def test_report_and_rescore_need_no_engine(url: str, tmp_path: Path, capsys: pyt
     assert run(["report", "run", "--scorer", "nope"]) == 5
     assert "there are: digits" in capsys.readouterr().err
     assert run(["report", "nowhere"]) == 5
+
+
+def test_rescore_says_what_it_scored_and_where_there_is_nothing_to_rescore(
+    url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["eval", "arc_easy_ppl", "--limit", "2", "-m", url, "--out", "run"]) == 0
+    assert run(["rescore", "run", "--extract", r"\d+"]) == 0
+    told = capsys.readouterr().err
+    assert "2 samples scored again as rescored" in told
+    assert "nothing to rescore with --extract: no task of run generates text" in told
+    assert run(["rescore", "run"]) == 0
+    assert "nothing to rescore" not in capsys.readouterr().err
+    engine.behave = lambda body: ServerFault(500, "fell over")
+    assert run(["eval", "arc_easy_ppl", "--limit", "1", "-m", url, "--out", "failed"]) == 1
+    run(["rescore", "failed"])
+    assert "nothing to rescore: failed has no answered sample" in capsys.readouterr().err
 
 
 def test_suspect_runs_say_so(url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]) -> None:

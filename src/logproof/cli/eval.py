@@ -22,7 +22,7 @@ from logproof.eval.pace import MOST
 from logproof.eval.pool import check_urls, open_pool
 from logproof.eval.prepare import prepare
 from logproof.eval.report import Report
-from logproof.eval.rescore import Rescoring, rescored
+from logproof.eval.rescore import EXTRACTED, Rescoring, rescored
 from logproof.eval.runner import Policy
 from logproof.eval.session import Finished, Order, check, execute
 from logproof.eval.task import Settings
@@ -143,11 +143,19 @@ def rescore(
     scorer = rescoring.scorer(name)
     with RunStore.amend(run) as store:
         store.put_scorer(scorer)
+        count = extracted = 0
         for record in rescored(store, rescoring, scorer):
             store.put_score(record)
+            count += 1
+            extracted += EXTRACTED in record.scores
         store.flush()
         made = report.build(store, scorer.digest)
     show(made, as_json)
+    remark(
+        f"{count} samples scored again as {name}" if count else f"nothing to rescore: no sample of {run} is answered"
+    )
+    if extract is not None and count and not extracted:
+        remark(f"nothing to rescore with --extract: no task of {run} generates text")
     return made.exit_code
 
 

@@ -32,6 +32,10 @@ SCORING_VERSION = 1
 """Goes up whenever the same replies would give other scores."""
 
 
+EXTRACTED = "exact_custom"
+"""The metric of an extractor."""
+
+
 class Rescoring(msgspec.Struct, frozen=True):
     """What a scorer does beyond the task's own metrics. extract: a regular expression, or None."""
 
@@ -150,7 +154,7 @@ def _with_custom(outcome: Outcome, reply: Response, gold: str, pattern: str) -> 
     found = _custom(pattern, reply.text)
     extracted = outcome.output["extracted"]
     output = {**outcome.output, "extracted": {**(extracted if isinstance(extracted, dict) else {}), "custom": found}}
-    scores = {**outcome.scores, "exact_custom": float(gen.equal(found, gold))}
+    scores = {**outcome.scores, EXTRACTED: float(gen.equal(found, gold))}
     return msgspec.structs.replace(outcome, scores=scores, output=output)
 
 
