@@ -94,16 +94,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def connect(url: str, options: Options | None = None, tell: Tell | None = None) -> AsyncIterator[Connection]:
-    """Open an endpoint. Raises UsageError for a bad URL, dialect or model, EndpointError where nothing answers."""
+    """Open an endpoint.
+
+    Raises UsageError for a bad URL, dialect, tokenizer or model, EndpointError where nothing answers.
+    """
     options = options or Options()
     named = _named_dialect(options)
+    local = LocalTokenizer(options.tokenizer) if options.tokenizer is not None else None
     known, auth = await discover(url, options, tell)
     place = open_endpoint(url, options, auth)
     async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
         facts = with_version(known, options.headers)
         dialect = named or best_dialect(facts)
         model = choose_model(options.model, facts)
-        tokenizer = _tokenizer(options.tokenizer, facts, transport, model)
+        tokenizer = local or (ServerTokenizer(transport, model) if facts.tokenizer else None)
         client = Client(transport, dialect, facts, tokenizer=tokenizer if options.texts else None, drop=options.drop)
         yield Connection(client, place, facts, transport, tokenizer, model)
 
@@ -233,9 +237,3 @@ def choose_model(asked: str | None, facts: Facts) -> str:
 
 def _named(facts: Facts) -> str:
     return ", ".join(facts.models[:8]) + (", …" if len(facts.models) > 8 else "")
-
-
-def _tokenizer(local: Path | None, facts: Facts, transport: Transport, model: str) -> Tokenizer | None:
-    if local is not None:
-        return LocalTokenizer(local)
-    return ServerTokenizer(transport, model) if facts.tokenizer else None
