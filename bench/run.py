@@ -85,7 +85,7 @@ SMOKE = {
 }
 """Sizes that show that a script runs, and nothing else."""
 
-OTHERS = ("proxy", "verify_statistics")
+OTHERS = ("proxy_overhead", "verify_statistics")
 """Scripts whose own words stand in the results; the table says how they ended."""
 
 
@@ -147,7 +147,7 @@ def main() -> int:
     RESULTS.mkdir(exist_ok=True)
     judge = ["--judge", args.judge]
     wanted = args.only or [*FIGURES, *OTHERS]
-    options = {"scoring": judge, "memory": [], "store": ["--dir", str(RESULTS)], "proxy": []}
+    options = {"scoring": judge, "memory": [], "store": ["--dir", str(RESULTS)]}
     smoke = SMOKE if args.smoke else {}
     rows: list[Row] = []
     outputs: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the proxy adds to a call: python bench/proxy.py [--engine URL] [--calls N] [--tokens T].
+"""What the proxy adds to a call: python bench/proxy_overhead.py [--engine URL] [--calls N] [--tokens T].
 
 Each round makes the same call directly and through the proxy, one after the other, order alternating, over kept-alive
 connections. Printed for plain and streamed calls: medians of both, median and quartiles of the rounds' differences
