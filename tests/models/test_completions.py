@@ -198,3 +198,19 @@ def test_a_field_whose_name_is_damaged_is_not_an_absent_field() -> None:
     assert completions.read(whole).choices[0].finish_reason == "stop"
     with pytest.raises(BadReply, match="utf-8"):
         completions.read(whole.replace(b"finish", b"\xff" * 6))
+
+
+@pytest.mark.parametrize("before", range(-3, 2))
+def test_a_character_may_lie_across_the_pieces_in_which_a_body_is_checked(before: int) -> None:
+    head = b'{"choices": [{"index": 0, "text": "'
+    filled = b"x" * (reply._PIECE - len(head) + before)
+    whole = head + filled + "€".encode() + b'", "finish_reason": "stop"}]}'
+    assert completions.read(whole).choices[0].text == filled.decode() + "€"
+    for damaged in (whole.replace(b"\xac", b"x"), whole.replace(b"\xe2", b""), whole.replace(b"\xac", b"")):
+        with pytest.raises(BadReply, match="utf-8"):
+            completions.read(damaged.replace(b'"text"', b'"none"'))
+
+
+def test_a_body_that_ends_inside_a_character_is_no_json() -> None:
+    with pytest.raises(BadReply, match="unexpected end of data"):
+        completions.read(b'{"choices": []}' + "€".encode()[:2])

@@ -14,7 +14,7 @@ import numpy as np
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.response import Floats, Ids, Tokens, TopK
 from logproof.models import columns
-from logproof.models.completions import Entry, first_text, joined
+from logproof.models.completions import Entry, first_text
 
 Position = Mapping[int, Entry]
 Positions = Sequence[Position | None]
@@ -119,7 +119,7 @@ def _top(
         values=values,
         by_id=True,
         ranks=ranks,
-        texts=cast("list[str]", texts) if joined(texts) is not None else None,
+        texts=cast("list[str]", texts) if not [t for t in texts if t is None] else None,
         unique=True,
     )
     top = columns.flat_top_k(entries, width, tokens, logprobs, path)

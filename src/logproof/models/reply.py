@@ -7,6 +7,7 @@ an unknown field, and the field as absent. An error object inside a reply of sta
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import TypeVar
 
@@ -17,6 +18,9 @@ from logproof.wire.faults import error_in_body
 
 T = TypeVar("T")
 
+_PIECE = 2**16
+"""Bytes that are decoded at once where nothing but their validity is wanted."""
+
 _AT = re.compile(r" - at `\$?(?P<path>[^`]*)`$")
 
 
@@ -26,8 +30,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, at: str = "") -> T:
     Raises BadReply for foreign or broken JSON, StatusError for an error object.
     """
     try:
-        if not body.isascii():
-            body.decode()
+        _check_utf8(body)
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         fault = error_in_body(body.decode(errors="replace"))
@@ -37,6 +40,13 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, at: str = "") -> T:
         raise BadReply(message, path=f"{at}{path}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadReply(f"no JSON: {clip(str(error), 120)}; it begins {_head(body)}") from None
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raise UnicodeDecodeError for bytes that are no UTF-8; in pieces, as one text of a large body costs far more."""
+    at, end = 0, 0 if body.isascii() else len(body)
+    while at < end:
+        at += codecs.utf_8_decode(body[at : at + _PIECE], "strict", at + _PIECE >= end)[1]
 
 
 def split_path(message: str) -> tuple[str, str]:
