@@ -37,13 +37,12 @@ def test_matches(left: list[list[int]], right: list[list[int]], high: int) -> No
     b = np.array([[NO_ID if t == 12 else t + high for t in row] for row in right[:n]], np.int64)
     plain = [(i, j, k) for i in range(n) for j in range(3) for k in range(3) if a[i, j] == b[i, k] and a[i, j] != NO_ID]
     found = matches(a, b)
-    assert sorted(zip(found.rows.tolist(), found.left.tolist(), found.right.tolist(), strict=True)) == plain
-    assert np.array_equal(a.ravel()[found.cells[0]], b.ravel()[found.cells[1]])
+    assert sorted(zip((found.left // 3).tolist(), *(c.tolist() for c in found.columns), strict=True)) == plain
+    assert np.array_equal(a.ravel()[found.left], b.ravel()[found.right])
     near = found.within(2, 1)
-    assert sorted(zip(near.rows.tolist(), near.left.tolist(), near.right.tolist(), strict=True)) == [
-        p for p in plain if p[1] < 2 and p[2] < 1
-    ]
-    assert np.array_equal(a[:, :2].ravel()[near.cells[0]], b[:, :1].ravel()[near.cells[1]])
+    inside = [p for p in plain if p[1] < 2 and p[2] < 1]
+    assert sorted(zip((near.left // 2).tolist(), *(c.tolist() for c in near.columns), strict=True)) == inside
+    assert np.array_equal(a[:, :2].ravel()[near.left], b[:, :1].ravel()[near.right])
 
 
 def two_sides(seed: int, n: int = 6) -> tuple[Columns, Columns]:
@@ -80,7 +79,7 @@ def test_shape_and_kl(seed: int) -> None:
 @given(seeds)
 def test_gonka_of_known_matches(seed: int) -> None:
     own, theirs = two_sides(seed)
-    both = gonka.Lists(own, theirs.narrow(6), distance.pair(own, theirs).matched)
+    both = gonka.Lists(own, theirs.narrow(6), distance.pair(own, theirs))
     assert both.go == gonka.go(own, theirs.narrow(6))
     assert both.python == gonka.python(own, theirs.narrow(6))
 

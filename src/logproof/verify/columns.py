@@ -178,23 +178,30 @@ def sort_rows(sampled_ids: Ids, sampled_logprobs: Floats, ids: NDArray[np.float6
 class Matches(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Cells of two tables [n, a] and [n, b] that hold the same id in the same row.
 
-    rows, left, right: int64 [q]: row, rising; column of left; column of right. widths: a, b.
+    rows: int64 [q], rising. columns: int64 [q] each, in left and in right. widths: a, b.
     """
 
     rows: Ids
-    left: Ids
-    right: Ids
+    columns: tuple[Ids, Ids]
     widths: tuple[int, int]
 
     @cached_property
-    def cells(self) -> tuple[Ids, Ids]:
-        """The flat indexes in left and in right."""
-        return self.rows * self.widths[0] + self.left, self.rows * self.widths[1] + self.right
+    def left(self) -> Ids:
+        """Flat indexes in left, int64 [q]."""
+        return self.rows * self.widths[0] + self.columns[0]
+
+    @cached_property
+    def right(self) -> Ids:
+        """Flat indexes in right, int64 [q]."""
+        return self.rows * self.widths[1] + self.columns[1]
 
     def within(self, a: int, b: int) -> Matches:
         """Those in the first a columns of left and the first b of right, as cells of tables cut to these."""
-        inside = (self.left < a) & (self.right < b)
-        return Matches(self.rows[inside], self.left[inside], self.right[inside], (a, b))
+        inside = (self.columns[0] < a) & (self.columns[1] < b)
+        if inside.all():
+            return Matches(self.rows, self.columns, (a, b))
+        kept = np.flatnonzero(inside)
+        return Matches(self.rows.take(kept), (self.columns[0].take(kept), self.columns[1].take(kept)), (a, b))
 
 
 def matches(left: Ids, right: Ids) -> Matches:
@@ -211,11 +218,13 @@ def matches(left: Ids, right: Ids) -> Matches:
     keys <<= bits
     keys |= np.arange(a + b, dtype=keys.dtype)
     keys.sort(axis=1)
-    equal = ((keys[:, 1:] ^ keys[:, :-1]) < (1 << bits)) & (keys[:, :-1] >= 0)
-    rows, at = true_cells(equal)
-    at += rows
     flat, low = keys.ravel(), (1 << bits) - 1
-    return Matches(rows, flat[at] & low, (flat[at + 1] & low) - a, (a, b))
+    equal = (flat[1:] ^ flat[:-1]) <= low
+    equal &= flat[:-1] >= 0
+    equal[a + b - 1 :: a + b] = False  # the last of a row and the first of the next
+    at = np.flatnonzero(equal)
+    columns = flat.take(at) & low, (flat.take(at + 1) & low) - a
+    return Matches(at // max(a + b, 1), columns, (a, b))
 
 
 def true_cells(mask: Mask) -> tuple[Ids, Ids]:
@@ -237,7 +246,7 @@ def lookup(columns: Columns, ids: Ids) -> Floats:
     own_ids, own = columns.entries
     found = matches(ids, own_ids)
     out = np.full(ids.shape, np.nan)
-    out.ravel()[found.cells[0]] = own.ravel()[found.cells[1]]
+    out.ravel()[found.left] = own.take(found.right)
     return out
 
 

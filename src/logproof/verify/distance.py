@@ -14,101 +14,110 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from logproof.verify.columns import Columns, Floats, Ids, Mask, Matches, matches, true_cells
+from logproof.verify.columns import Columns, Floats, Ids, Mask, Matches, matches, row_sums, true_cells
 
 
 class Pairs(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Compared entries of n positions, sampled tokens included; flat arrays, one element a token and position.
+    """Compared entries of n positions, sampled tokens included.
 
-    matched: the cells of both sides' `entries` that hold the same token. e, v, residual, drawn: [q], of these: both
-    logprobs in nats, e - v, whether it is the artifact's sampled token. lone_rows, lone_depths, lone_residual: of
-    tokens that one side lists above the other's floor: position, logprob, and by how much above, negative where only
-    the verifier lists it.
+    found: the cells of both sides' `entries` that hold the same token. Tables [n, w] of the artifact's entries: e,
+    their logprobs, -inf in empty cells; both, whether the verifier lists them too; v, its logprob of them, its floor
+    where it does not; residual, e - v, at least 0 where only the artifact lists the token, for its floor is a bound.
+    drawn: int64 [n], the column of the sampled token, -1 where its logprob is unknown.
+    Of tokens that only the verifier lists, above the artifact's floor, flat: lone_rows, their positions; lone_depths,
+    their logprobs; lone_residual, by how much above, negated.
     """
 
-    n: int
-    matched: Matches
+    found: Matches
     e: Floats
     v: Floats
+    both: Mask
     residual: Floats
-    drawn: Mask
+    drawn: Ids
     lone_rows: Ids
     lone_depths: Floats
     lone_residual: Floats
 
+    @property
+    def n(self) -> int:
+        """Positions."""
+        return len(self.e)
+
     @cached_property
+    def used(self) -> Mask:
+        """bool [n, w]: cells that say something, listed by both or by the artifact above the verifier's floor."""
+        return np.asarray(self.both | (self.residual > 0.0), np.bool_)
+
+    @cached_property
+    def cells(self) -> int:
+        """How many cells and lone tokens there are."""
+        return int(np.count_nonzero(self.used)) + len(self.lone_rows)
+
+    @cached_property
+    def size(self) -> Floats:
+        """Absolute residuals, float64 [n, w]."""
+        return np.abs(self.residual)
+
+    @property
     def residuals(self) -> Floats:
-        """All residuals, matched ones first, float64 [cells], nats."""
-        return np.concatenate((self.residual, self.lone_residual))
+        """All residuals, the tables' first, float64 [cells], nats."""
+        return np.concatenate((self.residual[self.used], self.lone_residual))
 
-    @cached_property
+    @property
     def depths(self) -> Floats:
-        """The logprob at which each residual was found: e, or v where the artifact lacks the token."""
-        return np.concatenate((self.e, self.lone_depths))
-
-    @cached_property
-    def positions(self) -> Ids:
-        """The position of each residual."""
-        return np.concatenate((self.matched.rows, self.lone_rows))
-
-    @cached_property
-    def counts(self) -> Ids:
-        """Matched entries of each position, at least 1: a divisor."""
-        return np.maximum(np.bincount(self.matched.rows, minlength=self.n), 1)
-
-    def row_sums(self, weights: Floats) -> Floats:
-        """Sums over the matched entries of each position, float64 [n]."""
-        return np.asarray(np.bincount(self.matched.rows, weights, minlength=self.n), np.float64)
+        """The logprob at which each of `residuals` was found: e, or v where the artifact lacks the token."""
+        return np.concatenate((self.e[self.used], self.lone_depths))
 
 
 def pair(artifact: Columns, verifier: Columns) -> Pairs:
     """Entries of both sides, matched by id. Raises ValueError where the positions differ in number."""
     if len(artifact) != len(verifier):
         raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
+    e, theirs = artifact.entries[1], verifier.entries[1]
     found = matches(artifact.entries[0], verifier.entries[0])
-    e, v = artifact.entries[1].take(found.cells[0]), verifier.entries[1].take(found.cells[1])
-    mine = _above(artifact, found.cells[0], verifier.floor)
-    theirs = _above(verifier, found.cells[1], artifact.floor)
+    both, v = np.zeros(e.shape, np.bool_), np.empty(e.shape)
+    both.ravel()[found.left] = True
+    v[:] = verifier.floor[:, None]
+    v.ravel()[found.left] = theirs.take(found.right)
+    residual = e - v
+    over = theirs - artifact.floor[:, None]
+    over.ravel()[found.right] = -np.inf
+    rows, flat = true_cells(over > 0.0)
     return Pairs(
-        n=len(artifact),
-        matched=found,
+        found=found,
         e=e,
         v=v,
-        residual=e - v,
-        drawn=found.left == artifact.sampled_cell.take(found.rows),
-        lone_rows=np.concatenate((mine[0], theirs[0])),
-        lone_depths=np.concatenate((mine[1], theirs[1])),
-        lone_residual=np.concatenate((mine[2], -theirs[2])),
+        both=both,
+        residual=np.where(both, residual, np.maximum(residual, 0.0)),
+        drawn=artifact.sampled_cell,
+        lone_rows=rows,
+        lone_depths=theirs.take(flat),
+        lone_residual=-over.take(flat),
     )
-
-
-def _above(columns: Columns, matched: Ids, line: Floats) -> tuple[Ids, Floats, Floats]:
-    """Entries that are not matched and lie above their position's line: positions, logprobs, and how far above."""
-    values = columns.entries[1]
-    over = values - line[:, None]
-    over.ravel()[matched] = -np.inf
-    rows, flat = true_cells(over > 0.0)
-    return rows, values.take(flat), over.take(flat)
 
 
 def mae_k(pairs: Pairs) -> float:
     """Mean absolute residual, nats, >= 0; NaN without a cell. Reads easily; deep logprobs' noise dominates it."""
-    return float(np.abs(pairs.residuals).mean()) if len(pairs.residuals) else float("nan")
+    total = float(pairs.size.sum()) - float(pairs.lone_residual.sum())
+    return total / pairs.cells if pairs.cells else float("nan")
 
 
 def max_abs(pairs: Pairs) -> float:
     """Largest absolute residual, nats; NaN without a cell. For engines that are exact (float32 on a CPU)."""
-    return float(np.abs(pairs.residuals).max()) if len(pairs.residuals) else float("nan")
+    largest = max(float(pairs.size.max(initial=0.0)), -float(pairs.lone_residual.min(initial=0.0)))
+    return largest if pairs.cells else float("nan")
 
 
 def equal_share(pairs: Pairs) -> float:
     """Share of matched entries that are equal to the last bit, 0..1; 0 without any."""
-    return float((pairs.residual == 0.0).mean()) if len(pairs.residual) else 0.0
+    listed = int(np.count_nonzero(pairs.both))
+    return int(np.count_nonzero(pairs.both & (pairs.residual == 0.0))) / listed if listed else 0.0
 
 
 def positions_over(pairs: Pairs, limit: float) -> Ids:
     """Positions, rising, that hold a residual of more than `limit` nats."""
-    return np.unique(pairs.positions[np.abs(pairs.residuals) > limit])
+    mine = np.flatnonzero((pairs.used & (pairs.size > limit)).any(axis=1))
+    return np.union1d(mine, pairs.lone_rows[-pairs.lone_residual > limit])
 
 
 class Sigma(msgspec.Struct, frozen=True):
@@ -129,8 +138,8 @@ def fit_sigma(honest: list[Pairs], bins: int = 20) -> Sigma:
     """
     if not honest:
         raise ValueError("no honest pairs")
-    depth = np.concatenate([p.e for p in honest])
-    size = np.abs(np.concatenate([p.residual for p in honest]))
+    depth = np.concatenate([p.e[p.both] for p in honest])
+    size = np.concatenate([p.size[p.both] for p in honest])
     if len(depth) < bins:
         raise ValueError(f"{len(depth)} honest cells for {bins} bins")
     edges = np.unique(np.quantile(depth, np.linspace(0, 1, bins + 1)[1:-1]))
@@ -145,15 +154,28 @@ def tz(pairs: Pairs, sigma: Sigma) -> float:
     Blind to a text that another model wrote and the right one scored. Calibrated scales of other prompts or another
     depth range mislead it. NaN without a cell.
     """
-    return float(_terms(pairs, sigma).mean()) if len(pairs.residuals) else float("nan")
+    if not pairs.cells:
+        return float("nan")
+    return float((_terms(pairs, sigma).sum() + _lone_terms(pairs, sigma).sum()) / pairs.cells)
 
 
 def _terms(pairs: Pairs, sigma: Sigma) -> Floats:
-    """ln(1 + z**2 / 4) of every residual. The bin is counted, edge by edge: faster than a search in so few edges."""
+    """ln(1 + z**2 / 4) of the tables' residuals, float64 [n, w], 0 in cells that say nothing."""
+    return _spread(pairs.residual.ravel(), pairs.e.ravel(), sigma).reshape(pairs.e.shape)
+
+
+def _lone_terms(pairs: Pairs, sigma: Sigma) -> Floats:
+    return _spread(pairs.lone_residual, pairs.lone_depths, sigma)
+
+
+def _spread(residual: Floats, depth: Floats, sigma: Sigma) -> Floats:
+    """ln(1 + z**2 / 4), flat. The bin is counted, edge by edge: faster than a search in so few edges."""
     edges = np.asarray(sigma.edges, np.float64)[:, None]
-    bins = np.asarray((pairs.depths >= edges).sum(axis=0, dtype=np.uint16), np.uint16)
-    z = pairs.residuals / np.asarray(sigma.scales, np.float64).take(bins)
-    return np.asarray(np.log(1.0 + z * z / 4.0), np.float64)
+    bins = np.asarray((depth >= edges).sum(axis=0, dtype=np.uint8 if len(edges) < 256 else np.uint16), np.intp)
+    z = residual * (0.5 / np.asarray(sigma.scales, np.float64)).take(bins)
+    z *= z
+    z += 1.0
+    return np.log(z, out=z)
 
 
 TAIL_LEAST = 1e-9
@@ -167,10 +189,10 @@ def kl_tail(pairs: Pairs) -> float:
     """
     if pairs.n == 0:
         return float("nan")
-    p, q = np.exp(pairs.e), np.exp(pairs.v)
-    p_tail = np.maximum(TAIL_LEAST, 1.0 - pairs.row_sums(p))
-    q_tail = np.maximum(TAIL_LEAST, 1.0 - pairs.row_sums(q))
-    return float((p @ pairs.residual + p_tail @ np.log(p_tail / q_tail)) / pairs.n)
+    p, q = (np.where(pairs.both, np.exp(x), 0.0) for x in (pairs.e, pairs.v))
+    p_tail, q_tail = (np.maximum(TAIL_LEAST, 1.0 - row_sums(x)) for x in (p, q))
+    common = p.ravel() @ pairs.residual.ravel()
+    return float((common + p_tail @ np.log(p_tail / q_tail)) / pairs.n)
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -187,21 +209,22 @@ class Shape(msgspec.Struct, frozen=True):
 
 def shape(pairs: Pairs) -> Shape:
     """The signed shape of the residuals over entries that both list. Needs two distinct depths in one position."""
-    count, lifted = int(pairs.drawn.sum()), float(pairs.residual @ pairs.drawn)
-    others = len(pairs.residual) - count
-    bias = lifted / count - (float(pairs.residual.sum()) - lifted) / others if count and others else float("nan")
-    v, r = _centred(pairs, pairs.v), _centred(pairs, pairs.residual)
-    square = float(v @ v)
-    return Shape(float(v @ r) / square if square > 0.0 else float("nan"), bias)
-
-
-def _centred(pairs: Pairs, values: Floats) -> Floats:
-    """Values of matched entries less their position's mean."""
-    return np.asarray(values - (pairs.row_sums(values) / pairs.counts).take(pairs.matched.rows), np.float64)
+    rows = np.flatnonzero(pairs.drawn >= 0)
+    at = pairs.drawn.take(rows)
+    rows, at = (x[pairs.both[rows, at]] for x in (rows, at))
+    mine, shared = pairs.residual[rows, at].sum(), np.where(pairs.both, pairs.residual, 0.0)
+    others = int(np.count_nonzero(pairs.both)) - len(rows)
+    bias = mine / len(rows) - (shared.sum() - mine) / others if len(rows) and others else np.nan
+    v = np.where(pairs.both, pairs.v, 0.0)
+    mean = row_sums(v) / np.maximum(row_sums(pairs.both.astype(np.float64)), 1.0)
+    centred = np.where(pairs.both, v - mean[:, None], 0.0).ravel()
+    square = centred @ centred
+    return Shape(float(centred @ shared.ravel() / square) if square > 0.0 else float("nan"), float(bias))
 
 
 def worst_positions(pairs: Pairs, sigma: Sigma) -> Floats:
     """Per position mean of ln(1 + z**2 / 4), float64 [n], NaN where a position carries no cell."""
-    count = np.bincount(pairs.positions, minlength=pairs.n)
-    total = np.bincount(pairs.positions, _terms(pairs, sigma), minlength=pairs.n)
+    lone = np.bincount(pairs.lone_rows, _lone_terms(pairs, sigma), minlength=pairs.n)
+    count = pairs.used.sum(axis=1) + np.bincount(pairs.lone_rows, minlength=pairs.n)
+    total = row_sums(_terms(pairs, sigma)) + lone
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from logproof.verify.columns import Columns, Floats, Ids, Matches, matches, true_cells
+from logproof.verify.columns import Columns, Floats, Mask, true_cells
+from logproof.verify.distance import Pairs, pair
 
 GO_PASS = 0.99
 """Similarity above which the validator's own code passes; the chain uses a bound per model."""
@@ -41,22 +42,31 @@ def python(artifact: Columns, verifier: Columns) -> tuple[float, float]:
 
 
 class Lists:
-    """The top lists of both sides, compared once for both forms. known: matches of wider tables, if there are any."""
+    """The top lists of both sides, compared once for both forms.
 
-    def __init__(self, artifact: Columns, verifier: Columns, known: Matches | None = None) -> None:
+    pairs: of the artifact with this verifier's rows or wider ones, where they were paired already.
+    """
+
+    def __init__(self, artifact: Columns, verifier: Columns, pairs: Pairs | None = None) -> None:
         self.artifact, self.verifier = artifact, verifier
-        if len(artifact) != len(verifier) or len(artifact) == 0:
-            raise ValueError(f"{len(artifact)} positions against {len(verifier)}")
-        self._found = known.within(artifact.width, verifier.width) if known else matches(artifact.ids, verifier.ids)
-        e, v = (c.logprobs.take(at) for c, at in zip((artifact, verifier), self._found.cells, strict=True))
-        self._gap, self._size = np.abs(e - v), np.abs(e) + np.abs(v)
+        if len(artifact) == 0:
+            raise ValueError("no positions")
+        pairs = pairs or pair(artifact, verifier)
+        self._found = pairs.found.within(artifact.width, verifier.width)
+        listed = np.zeros(artifact.ids.shape, np.bool_)
+        listed.ravel()[self._found.left] = True
+        e, v, gap = (table[:, : artifact.width] for table in (pairs.e, pairs.v, pairs.size))
+        self._listed = listed
+        self._gap, self._size = np.where(listed, gap, 0.0), np.abs(e) + np.abs(v)
 
     @property
     def go(self) -> float:
         """The Go validator's distance."""
         if not (self.artifact.counts.all() and self.verifier.counts.all()):
             return float("inf")
-        lone = _lone_terms(self.verifier, self._found.cells[1], _extrapolated(self.artifact, 100.0), GO_EPS)
+        alone = np.ascontiguousarray(self.verifier.present)
+        alone.ravel()[self._found.right] = False
+        lone = _lone_terms(self.verifier, alone, _extrapolated(self.artifact, 100.0), GO_EPS)
         return float((self._matched(GO_EPS) + lone.sum()) / self._divisor)
 
     @property
@@ -68,9 +78,10 @@ class Lists:
         if width == 0:
             raise ValueError("the artifact lists nothing at its first position")
         partner = np.where(self.verifier.counts > 0, _extrapolated(self.verifier, 1.0), np.inf)
-        lone = _lone_terms(self.artifact, self._found.cells[0], partner, PYTHON_EPS)
-        total = self._matched(PYTHON_EPS) + lone.sum()
-        return float((total + 1.0) / (self._divisor + 1.0)), len(self._gap) / (len(self.artifact) * width)
+        alone = self.artifact.present & ~self._listed
+        total = self._matched(PYTHON_EPS) + _lone_terms(self.artifact, alone, partner, PYTHON_EPS).sum()
+        share = len(self._found.left) / (len(self.artifact) * width)
+        return float((total + 1.0) / (self._divisor + 1.0)), share
 
     def _matched(self, eps: float) -> float:
         return float((self._gap / (eps + self._size)).sum() / 2.0)
@@ -84,10 +95,9 @@ GO_EPS, PYTHON_EPS = 1e-6, 1e-10
 """What each form adds to its divisors."""
 
 
-def _lone_terms(columns: Columns, matched: Ids, partner: Floats, eps: float) -> Floats:
-    """|a - b| / (eps + |a| + |b|) / 2 of each unmatched entry and its position's partner; 1 for an infinite partner."""
-    alone = np.ascontiguousarray(columns.present)
-    alone.ravel()[matched] = False
+def _lone_terms(columns: Columns, alone: Mask, partner: Floats, eps: float) -> Floats:
+    """|a - b| / (eps + |a| + |b|) / 2 of each entry that is alone and its position's partner; 1 for an infinite
+    partner."""
     rows, flat = true_cells(alone)
     a, b = columns.logprobs.take(flat), partner.take(rows)
     endless = np.isinf(b)

@@ -92,7 +92,8 @@ def outcomes(
     known = ~np.isnan(columns.sampled_logprobs)
     out = known & (kept.sampled_cut | np.isneginf(log_q[np.arange(len(columns)), drawn]))
     usable = known & (gap <= OPEN_MASS) & ~out
-    return Outcomes(log_q[usable], drawn[usable], usable, out)
+    rows = np.flatnonzero(usable)
+    return Outcomes(log_q.take(rows, axis=0), drawn.take(rows), usable, out)
 
 
 def _log_z(columns: Columns, sampler: Sampler, kept: Support) -> tuple[Floats, Floats]:
@@ -133,7 +134,8 @@ def tempered_log_e(drawn: Outcomes) -> Floats:
     least = np.where(np.isneginf(listed), 0.0, listed).min(axis=0, initial=0.0)
     powers = 1.0 / np.asarray(TEMPERS)[:, None]
     others = other + least * (powers - 1.0)
-    totals = np.array([np.exp(listed * power).sum(axis=0) for power in powers.astype(np.float32)]) + np.exp(others)
+    raised = listed * powers.astype(np.float32)[:, None]
+    totals = np.exp(raised, out=raised).sum(axis=1) + np.exp(others)
     chosen = np.where(drawn.drawn == len(listed), others, own * powers)
     runs = np.cumsum(chosen - np.log(totals) - own, axis=1)
     return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(TEMPERS)), np.float64)
