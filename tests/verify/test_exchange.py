@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from logproof.errors import ArtifactError, BadReply
-from logproof.ir.facts import Facts
+from logproof.ir.facts import Facts, Plugin
 from logproof.verify import structure
 from logproof.verify.artifact import Artifact, Claim, ModelClaim, Sampling, Seed
 from logproof.verify.defaults import Defaults, merged, neutral, of_config, of_engine, stated
@@ -252,3 +253,41 @@ def test_more_choices_than_a_byte_counts_become_artifacts() -> None:
     body = json.dumps({**found.request, **found.asks, "n": 300}).encode()
     artifacts = made("completion_n2", body=body, reply=json.dumps(reply).encode())
     assert len({a.artifact_id for a in artifacts}) == 300
+
+
+def cut(name: str) -> bytes:
+    """The reply as an engine gives it that reports processed logprobs after top-k 2: other rivals at -9999."""
+    reply = json.loads(pair(name).asked)
+    lists = reply["choices"][0]["logprobs"]
+    if "content" in lists:
+        for entry in lists["content"]:
+            low = sorted(entry["top_logprobs"], key=lambda r: -float(r["logprob"]))[2:]
+            for rival in low:
+                rival["logprob"] = entry["logprob"] if rival["token"] == entry["token"] else -9999.0
+    else:
+        for token, row in zip(lists["tokens"], lists["top_logprobs"], strict=True):
+            for rival in sorted(row, key=lambda r: -float(row[r]))[2:]:
+                row[rival] = row[rival] if rival == token else -9999.0
+    return json.dumps(reply).encode()
+
+
+@pytest.mark.parametrize("name", ["completion", "chat"])
+def test_rows_that_a_cut_left_short_are_processed_ones(name: str) -> None:
+    """By the deployment, or by what the request asks of the plugin; a raw row with an impossible rival is refused."""
+    plugin = Plugin(version="0.1", enforced_replay=True, logprobs_mode=True, default_mode="raw_logprobs")
+    body = {**pair(name).request, **pair(name).asks, "logprobs_mode": "processed_logprobs"}
+    asked = {"body": json.dumps(body).encode(), "reply": cut(name)}
+    deployed = Facts(engine="vllm", logprobs_mode="processed")
+    for facts, changes in ((deployed, {"reply": cut(name)}), (replace(VLLM, plugin=plugin), asked)):
+        (artifact,) = made(name, facts, **changes)
+        assert artifact.logprobs is not None
+        assert artifact.positions is not None
+        assert artifact.logprobs.mode == "processed"
+        assert max(artifact.positions.kept or ()) <= 3
+    for facts, changes in ((VLLM, {"reply": cut(name)}), (VLLM, asked)):
+        with pytest.raises(BadReply, match="impossible"):
+            made(name, facts, **changes)
+    raw = {**body, "logprobs_mode": "raw_logprobs"}
+    (artifact,) = made(name, replace(deployed, plugin=plugin), body=json.dumps(raw).encode())
+    assert artifact.logprobs is not None
+    assert artifact.logprobs.mode == "raw"

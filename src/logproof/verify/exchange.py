@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from logproof.errors import ArtifactError
 from logproof.ir.facts import Facts
-from logproof.ir.request import Input, Output, Request, Scoring
+from logproof.ir.request import Input, LogprobsMode, Output, Replay, Request, Scoring
 from logproof.ir.request import Sampling as AskedSampling
 from logproof.ir.response import Choice, Response
 from logproof.models import channels
@@ -66,7 +66,7 @@ def artifacts_of(
     events = _events(seen.reply) if seen.streamed else None
     plain = seen.reply if events is None else _assembled(seen.path, events)
     made: list[Artifact] = []
-    for part, request in _parts(plain, body, seen.width):
+    for part, request in _parts(plain, body, seen.width, _mode(body, facts)):
         response = _lifted(dialect, request, part, facts)
         call = _call(seen, dialect, request, response, events)
         told = _within(resolve(sampling(body, facts, seen.path), defaults), _room(facts, response), defaults)
@@ -100,7 +100,17 @@ def _events(reply: bytes) -> list[SseEvent]:
     return parser.feed(reply) + parser.close()
 
 
-def _parts(plain: bytes, body: dict[str, object], width: int | None) -> Iterator[tuple[bytes, Request]]:
+def _mode(body: dict[str, object], facts: Facts) -> LogprobsMode:
+    """What the reply's logprobs are before a grammar: as the request says to a plugin, else as the probe measured."""
+    told = body.get("logprobs_mode") if facts.has_plugin("logprobs_mode") else None
+    if told in ("raw_logprobs", "processed_logprobs"):
+        return "processed" if told == "processed_logprobs" else "raw"
+    return facts.logprobs_mode or "raw"
+
+
+def _parts(
+    plain: bytes, body: dict[str, object], width: int | None, mode: LogprobsMode
+) -> Iterator[tuple[bytes, Request]]:
     """The reply and the request that reads it; of a batch of prompts one pair a prompt.
 
     A stream was seen to its last byte and put together, so it is read as a plain reply: most clients ask for no usage.
@@ -113,6 +123,7 @@ def _parts(plain: bytes, body: dict[str, object], width: int | None) -> Iterator
         sampling=AskedSampling(n=choices, temperature=_float(body.get("temperature"))),
         scoring=Scoring(sampled=width, top_by=None if width is None else "text"),
         output=_ANY_TEXT if grammar.digest(body) else Output(),
+        replay=Replay(logprobs_mode=mode),
     )
     prompts = _prompt_count(body)
     if prompts == 1:
@@ -134,20 +145,20 @@ def _prompt_count(body: dict[str, object]) -> int:
 
 
 def _lifted(dialect: Dialect, request: Request, plain: bytes, facts: Facts) -> Response:
-    """The checked response, its logprobs labelled as the probe measured them."""
+    """The checked response, its logprobs labelled as they were asked or measured."""
     response = dialect.lift(request, plain)
     channels.check(request, response, facts)
-    if facts.logprobs_mode != "processed":
+    if request.replay.logprobs_mode != "processed":
         return response
-    return replace(response, choices=tuple(_processed(c) for c in response.choices))
+    return replace(response, choices=tuple(_masked_twice(c) for c in response.choices))
 
 
-def _processed(choice: Choice) -> Choice:
-    """Raw becomes processed; what a grammar and the sampler make of it together is not told apart here."""
+def _masked_twice(choice: Choice) -> Choice:
+    """What a grammar and the sampler make of processed logprobs together is not told apart here."""
     tokens = choice.tokens
-    if tokens is None:
+    if tokens is None or tokens.meaning != "constrained":
         return choice
-    return replace(choice, tokens=replace(tokens, meaning="processed" if tokens.meaning == "raw" else "unknown"))
+    return replace(choice, tokens=replace(tokens, meaning="unknown"))
 
 
 def _call(seen: Seen, dialect: Dialect, request: Request, response: Response, events: list[SseEvent] | None) -> Call:

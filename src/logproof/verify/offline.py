@@ -1,4 +1,4 @@
-"""The tests that need no engine: S0a structure, S6 end, S4 self-replay, S0b lattice. Microseconds to milliseconds.
+"""The tests that need no engine: S0a structure, S6 end, S4 self-replay, S0b lattice, S0c sums. Milliseconds.
 
 They run before any replay, so a malformed artifact never reaches an engine.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import msgspec
 
 from logproof.verify import artifact as art
-from logproof.verify import lattice, profiles, sampling, seedreplay, structure, termination
+from logproof.verify import lattice, profiles, sampling, seedreplay, structure, sums, termination
 from logproof.verify.artifact import Artifact
 from logproof.verify.columns import Columns
 from logproof.verify.profiles import Profile
-from logproof.verify.support import Sampler, bending, claimed
-from logproof.verify.verdict import Finding
+from logproof.verify.support import GREEDY_BELOW, Sampler, bending, claimed
+from logproof.verify.verdict import Finding, Reason
 
 FLOAT_NOISE = 2e-6
 """Rounding of float32 logprobs of one row against each other, nats."""
@@ -51,7 +51,7 @@ def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple
     step = 0.0 if spec is None else spec.step
     sampler, profile = drawn_by(artifact, trusted_profile)
     findings = [sound, _end(artifact, eos_ids), _self_replay(artifact, columns, sampler, profile, step)]
-    findings += [_seed(artifact, bound), *_stated(artifact), *_lattice(artifact, columns)]
+    findings += [_seed(artifact, bound), *_stated(artifact), *_lattice(artifact, columns), *_sums(artifact, columns)]
     known = None if isinstance(sampler, str) else sampler
     return Offline(tuple(findings), columns, known, profile, bound)
 
@@ -241,3 +241,31 @@ def _lattice(artifact: Artifact, columns: Columns) -> list[Finding]:
             blind="models that scale or cap logits, float32 heads, forged values",
         )
     ]
+
+
+def _sums(artifact: Artifact, columns: Columns) -> list[Finding]:
+    """S0c: a failure where processed logprobs are stated and cannot be, else a note where the two kinds differ."""
+    spec, told = artifact.logprobs, artifact.sampling
+    cut = bool(told.top_k) or (told.top_p or 1.0) < 1.0 or bool(told.min_p)
+    if spec is None or spec.mode == "constrained" or not columns.width or not cut:
+        return []
+    if told.temperature is None or told.temperature < GREEDY_BELOW:
+        return []
+    wrong = sums.not_processed(columns, spec.k, told.top_k or 0, spec.step)
+    blind = "rows narrower than what was kept, forged sums"
+    finding = Finding(test="S0c", outcome="note", detail="", n=len(columns), blind=blind)
+    if spec.mode == "processed" and wrong.any():
+        at = int(wrong.argmax())
+        detail = (
+            f"processed logprobs are stated, but {int(wrong.sum())} of {len(columns)} rows cannot be: row {at} lists"
+            f" {columns.counts[at]} tokens of probability {columns.mass[at]:.4f} together; they look raw"
+        )
+        numbers = {"impossible_share": float(wrong.mean())}
+        return [msgspec.structs.replace(finding, outcome="fail", reason="kind", detail=detail, statistic=numbers)]
+    ones = sums.share_of_ones(columns)
+    looks = "processed" if ones == 1.0 and spec.step < sums.CLOSE else "raw" if wrong.any() else None
+    odd = looks is not None and looks != spec.mode
+    detail = f"{ones:.1%} of rows sum to 1; {spec.mode} logprobs are stated{f', they look {looks}' if odd else ''}"
+    numbers = {"ones_share": ones}
+    reason: Reason | None = "kind" if odd else None
+    return [msgspec.structs.replace(finding, reason=reason, detail=detail, statistic=numbers)]

@@ -17,7 +17,7 @@ from logproof.verify import evalue
 from logproof.verify.artifact import Record
 from logproof.verify.verdict import EXIT_CODES, Finding, Status, Verdict
 
-EXACT_TESTS = ("S0a", "S6", "S4")
+EXACT_TESTS = ("S0a", "S0c", "S6", "S4")
 """Tests that an honest record never fails."""
 LEAST_VALID = 0.8
 """Share of requests that must be valid for a session to be."""

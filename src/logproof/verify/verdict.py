@@ -52,6 +52,7 @@ Reason = Literal[
     "end_unknown",
     "too_good",
     "lattice",
+    "kind",
 ]
 
 WORDS: dict[str, str] = {
@@ -82,6 +83,7 @@ WORDS: dict[str, str] = {
     "end_unknown": "how the completion ended is not known",
     "too_good": "artifact and replay agree to the last bit",
     "lattice": "the rounding of the logprobs does not fit the claim",
+    "kind": "the logprobs are not of the kind that is stated",
 }
 
 NOT_SHOWN = {
