@@ -36,7 +36,7 @@ def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tupl
     line = distance.shape(pairs)
     lists = {}
     if len(artifact) and artifact.counts.all():
-        both = gonka.Lists(artifact, verifier.narrow(artifact.width), pairs.matched)
+        both = gonka.Lists(artifact, verifier.narrow(artifact.width), pairs)
         lists = {"gonka_go": both.go, "gonka_python": both.python[0]}
     scores = {
         **lists,
