@@ -50,7 +50,11 @@ def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple
     columns, spec = art.columns(artifact), artifact.logprobs
     step = 0.0 if spec is None else spec.step
     sampler, profile = drawn_by(artifact, trusted_profile)
-    findings = [sound, _end(artifact, eos_ids), _self_replay(artifact, columns, sampler, profile, step)]
+    findings = [
+        sound,
+        _end(artifact, eos_ids, columns, sampler),
+        _self_replay(artifact, columns, sampler, profile, step),
+    ]
     findings += [_seed(artifact, bound), *_stated(artifact), *_lattice(artifact, columns), *_sums(artifact, columns)]
     known = None if isinstance(sampler, str) else sampler
     return Offline(tuple(findings), columns, known, profile, bound)
@@ -84,7 +88,13 @@ def _missing(artifact: Artifact) -> Finding | None:
     return None
 
 
-def _end(artifact: Artifact, eos_ids: tuple[int, ...] | None) -> Finding:
+def _end(
+    artifact: Artifact,
+    eos_ids: tuple[int, ...] | None,
+    columns: Columns | None = None,
+    sampler: Sampler | str = "",
+) -> Finding:
+    """S6. columns, sampler: for how likely an end was; without them that is left open."""
     if eos_ids is not None:
         model = msgspec.structs.replace(artifact.claim.model, eos_ids=eos_ids)
         artifact = msgspec.structs.replace(artifact, claim=msgspec.structs.replace(artifact.claim, model=model))
@@ -95,7 +105,14 @@ def _end(artifact: Artifact, eos_ids: tuple[int, ...] | None) -> Finding:
         return Finding(test="S6", outcome="fail", reason="termination", detail="; ".join(wrong))
     if open_:
         return Finding(test="S6", outcome="unknown", reason="end_unknown", detail="; ".join(open_))
-    return Finding(test="S6", outcome="pass", detail="the end fits the claim", blind="an early stop on a likely end")
+    chances = None
+    if columns is not None and not isinstance(sampler, str):
+        chances = termination.end_chances(artifact, columns, sampler)
+    finding = Finding(test="S6", outcome="pass", detail="the end fits the claim", blind="an early stop on a likely end")
+    if chances is None:
+        return finding
+    detail = f"{finding.detail}; {chances.words}"
+    return msgspec.structs.replace(finding, detail=detail, n=len(chances.low), statistic=chances.numbers)
 
 
 def _profile(artifact: Artifact, trusted: str | None) -> Profile | None:

@@ -1,16 +1,22 @@
-"""S6: does the end of the completion fit the claim? Exact parts need no model; one part reads the last position.
+"""S6: does the end of the completion fit the claim? Exact parts need no model; how likely an end was is reported.
 
+An early stop on an unlikely end, and an end that was suppressed though likely, show in these chances. They reject
+nothing: honest texts end on unlikely tokens too, and what they show is drawn tokens, which S3 and S4 judge.
 Cannot see: a writer who stops early on a token that the model also finds likely to end on; stop strings that span
 tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from logproof.verify.artifact import Artifact
+from logproof.verify.columns import Columns, Floats, Mask
+from logproof.verify.support import Sampler, support
 
 Kind = Literal["contradiction", "unknown"]
 
@@ -92,3 +98,89 @@ def _stopped(artifact: Artifact, ids: tuple[int, ...], ends: frozenset[int] | No
     if stops:
         return []
     return [EndFault("contradiction", f"finish is {artifact.end.finish_reason}, but the last token ends nothing")]
+
+
+class EndChances(msgspec.Struct, frozen=True, eq=False):
+    """Chance at each of n positions that the draw there ends the completion, between bounds, 0..1.
+
+    low, high: float64 [n]; one number where a row names every ending id. Where it names none, low is 0, and high is 1
+    but at the last position. stopped: the last token is such an end; at all other positions the text went on.
+    """
+
+    low: Floats
+    high: Floats
+    stopped: bool
+
+    @property
+    def passed(self) -> Floats:
+        """Least chance of an end where the text went on, float64."""
+        return self.low[: len(self.low) - self.stopped]
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """end_low, end_high: at the last position. passed: the likeliest end that was passed by. went_on: chance, at
+        most, of passing all of them by."""
+        told = {"end_low": float(self.low[-1]), "end_high": float(self.high[-1])}
+        if len(self.passed):
+            told |= {"passed": float(self.passed.max()), "went_on": float(np.prod(1.0 - self.passed))}
+        return told
+
+    @property
+    def words(self) -> str:
+        """The same in words; an end that was passed by is named from a chance of PASSED on."""
+        what = "its last token had a chance of" if self.stopped else "at its last token an end had a chance of"
+        found = f"{what} {_chance(self.low[-1], self.high[-1])}"
+        if len(self.passed) and self.passed.max() >= PASSED:
+            at = int(self.passed.argmax())
+            told = self.numbers
+            found += f"; at token {at} one had {_chance(self.low[at], self.high[at])}, and the text went on"
+            found += f" (past all of them with a chance of at most {told['went_on']:.2g})"
+        return found
+
+
+PASSED = 0.5
+"""Chance of an end from which it is named that the text went on."""
+
+
+def _chance(low: float, high: float) -> str:
+    if high - low <= 0.01 * high:
+        return f"{high:.2g}"
+    return f"at most {high:.2g}" if low == 0.0 else f"{low:.2g} to {high:.2g}"
+
+
+def end_chances(artifact: Artifact, columns: Columns, sampler: Sampler) -> EndChances | None:
+    """How likely an end was, by these rows under this sampler (greedy: under the rows themselves).
+
+    None where it is not known what ends a completion, or nothing does.
+    """
+    ends = ending_ids(artifact)
+    if not ends or not len(columns):
+        return None
+    named: Mask = np.asarray(np.isin(columns.entries[0], list(ends)).any(axis=1), np.bool_)
+    named[-1] = True
+    low, high = np.zeros(len(columns)), np.ones(len(columns))
+    drawn = Sampler(1.0) if sampler.greedy else sampler
+    low[named], high[named] = _bounds(_rows(columns, named), ends, drawn, artifact.claim.model.vocab_size)
+    stopped = artifact.end.finish_reason != "length" and int(columns.sampled_ids[-1]) in ends
+    return EndChances(low, high, stopped)
+
+
+def _rows(columns: Columns, which: Mask) -> Columns:
+    return Columns(
+        columns.sampled_ids[which], columns.sampled_logprobs[which], columns.ids[which], columns.logprobs[which]
+    )
+
+
+def _bounds(columns: Columns, ends: Collection[int], sampler: Sampler, vocab_size: int | None) -> tuple[Floats, Floats]:
+    kept = support(columns, sampler, vocab_size=vocab_size)
+    here = np.isin(kept.ids, list(ends))
+    unnamed = len(ends) - here.sum(axis=1)
+    each = np.exp(columns.floor / sampler.temperature)
+    listed = np.where(here & ~kept.cut, kept.weights, 0.0).sum(axis=1)
+    sure = np.where(here & kept.kept, kept.weights, 0.0).sum(axis=1)
+    above = listed + np.minimum(unnamed * each, kept.unlisted.most)
+    least, most = (0.0, 0.0) if sampler.plain else (kept.log_z_low, kept.log_z_high)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        high = np.where(above > 0.0, above / np.exp(least), 0.0)
+        low = np.minimum(sure / np.exp(most), 1.0)
+        return np.asarray(low, np.float64), np.asarray(np.minimum(high, 1.0), np.float64)
