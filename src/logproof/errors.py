@@ -22,14 +22,16 @@
     |     |- ReplayNotEnforced    a replay came back with other tokens than it was given
     |     `- OutputContractError  structured output that is cut, invalid or off its schema
     |- EngineError                a local engine did not start, or died                     exit 4
-    |- StoreError                 a run store or file cannot be written or read             exit 5
+    |- StoreError                 a run store or output file cannot be written or read      exit 5
+    |  |- InputError              a file or run that was named is not there or not readable exit 3
     |  |- StoreLocked             another run writes this store
     |  `- ResumeRefused           the stored run differs from the one that would resume it  exit 3
     `- ArtifactError              an artifact is malformed or cannot be replayed            exit 3
 
 Exit codes of the command line: 0 done; 1 done, and the answer is no (failed samples, parity broken,
-verdict invalid); 2 done, inconclusive or suspect; 3 usage; 4 endpoint or engine; 5 store or disk;
-130 interrupted. No message ever holds a key: texts that come from outside pass `clip`.
+verdict invalid); 2 done, inconclusive or suspect; 3 usage, an input file that is missing, unreadable
+or malformed included; 4 endpoint or engine; 5 store or disk; 130 interrupted. No message ever holds a
+key: texts that come from outside pass `clip`.
 """
 
 from __future__ import annotations
@@ -191,6 +193,12 @@ class StoreError(LogproofError):
     """A run store or output file cannot be written or read."""
 
     exit_code = 5
+
+
+class InputError(StoreError):
+    """A file or run that was named is not there, is none, or may not be read."""
+
+    exit_code = 3
 
 
 class StoreLocked(StoreError):

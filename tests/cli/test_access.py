@@ -294,7 +294,7 @@ def test_files_that_are_no_text_or_too_large(cli: Cli, tmp_path: Path, monkeypat
     assert "no JSON object" in cli.fails(3, "generate", "x", "--json-schema", tmp_path / "bad.json", "-m", "http://h")
     monkeypatch.setattr(access, "MAX_PROMPT_BYTES", 1)
     (tmp_path / "big").write_text("abc")
-    assert "is larger than" in cli.fails(3, "score", "--file", tmp_path / "big", "-m", "http://h")
+    assert "is longer than" in cli.fails(3, "score", "--file", tmp_path / "big", "-m", "http://h")
 
 
 def test_a_refused_request_names_every_leaf(cli: Cli, fake: FakeServer) -> None:

@@ -92,7 +92,7 @@ def test_show_one_sample_by_the_beginning_of_its_key(run: Path, capfd: pytest.Ca
 
 def test_a_key_that_names_no_single_sample_is_refused(run: Path) -> None:
     for prefix, count in (("zzz", 0), ("", 26)):
-        with pytest.raises(StoreError, match=f"{count} samples"):
+        with pytest.raises(UsageError, match=f"{count} samples"):
             invoke("show", run, "--sample", prefix)
 
 

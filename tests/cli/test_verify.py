@@ -110,7 +110,7 @@ def test_verify_exit_codes(fake: FakeServer, prompts: Path, rules: Path, capfd: 
     found = json.loads(capfd.readouterr().out)
     assert {v["status"] for v in found} == {"invalid"}
     assert invoke("verify", path, "--policy", path) == 3
-    assert invoke("verify", path.with_name("none.jsonl")) == 5
+    assert invoke("verify", path.with_name("none.jsonl")) == 3
     path.write_text("\n")
     assert invoke("verify", path, "--offline") == 3
     assert "there is no artifact" in capfd.readouterr().err
@@ -266,7 +266,7 @@ def test_audits_refuse_what_they_cannot_compare(prompts: Path, capfd: pytest.Cap
     ):
         assert invoke("audits", *args) == 3
         assert words in capfd.readouterr().err
-    assert invoke("audits", prompts.with_name("none")) == 5
+    assert invoke("audits", prompts.with_name("none")) == 3
 
 
 def test_foreign_words_are_shown_not_obeyed(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.cli.eval import evaluate
-from logproof.errors import UsageError
+from logproof.errors import InputError, UsageError
 from logproof.eval import config
 from logproof.eval.config import ModelEntry, RunFile, load, parse, settings_of
 from logproof.eval.task import Settings
@@ -110,10 +110,10 @@ def test_files_are_bounded_and_readable(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "run.yaml"
     path.write_text(GOOD)
     assert load(path).concurrency == 4
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         load(tmp_path / "none.yaml")
     monkeypatch.setattr(config, "MAX_BYTES", 10)
-    with pytest.raises(UsageError, match="larger than 10 bytes"):
+    with pytest.raises(InputError, match="longer than 10 bytes"):
         load(path)
 
 

@@ -20,6 +20,7 @@ from logproof.models.capabilities import parse_requirement, plan
 from logproof.models.client import Call, Client
 from logproof.models.connect import Connection, Options, connect, discover, fitting
 from logproof.models.dialects import dialect_ids, get_dialect
+from logproof.records.files import read_bounded
 from logproof.wire.recording import RecordingSender
 from logproof.wire.transport import Sender
 
@@ -221,13 +222,7 @@ def _prompts(texts: list[str] | None, file: Path | None) -> list[str]:
 
 def _read(file: Path) -> str:
     try:
-        with file.open("rb") as handle:
-            raw = handle.read(MAX_PROMPT_BYTES + 1)
-        if len(raw) > MAX_PROMPT_BYTES:
-            raise UsageError(f"{file} is larger than {MAX_PROMPT_BYTES} bytes")
-        return raw.decode()
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+        return read_bounded(file, MAX_PROMPT_BYTES).decode()
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not UTF-8 text") from None
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from logproof.cli import options as opt
 from logproof.cli.printing import fail, out, print_json, remark
 from logproof.cli.progress import Bars
-from logproof.errors import EngineGone, StoreError, UsageError, clip
+from logproof.errors import EngineGone, UsageError, clip
 from logproof.eval import html, report
 from logproof.eval.config import ModelEntry, RunFile, load
 from logproof.eval.outage import PATIENCE_S
@@ -176,13 +176,13 @@ def report_command(
 
 
 def find_scorer(store: StoreReader, wanted: str | None) -> str | None:
-    """The digest of a scorer, by digest or by name (the latest of that name). Raises StoreError."""
+    """The digest of a scorer, by digest or by name (the latest of that name). Raises UsageError."""
     if wanted is None:
         return None
     found = [s for s in store.scorers() if wanted in (s.name, s.digest)]
     if not found:
         names = ", ".join(s.name for s in store.scorers()) or "none"
-        raise StoreError(f"no scores named {wanted!r} in {store.path}", hint=f"there are: {names}")
+        raise UsageError(f"no scores named {wanted!r} in {store.path}", hint=f"there are: {names}")
     return found[-1].digest
 
 

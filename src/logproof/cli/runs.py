@@ -177,7 +177,7 @@ def _compact(value: object) -> str:
 def _sample_view(reader: StoreReader, prefix: str) -> SampleView:
     found = [sample for sample in reader.samples() if sample.key.startswith(prefix)]
     if len(found) != 1:
-        raise StoreError(f"{len(found)} samples of {reader.path} have a key that begins with {prefix!r}")
+        raise UsageError(f"{len(found)} samples of {reader.path} have a key that begins with {prefix!r}")
     return SampleView(sample=found[0], calls=list(reader.calls(found[0].key)))
 
 

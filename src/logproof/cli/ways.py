@@ -12,7 +12,7 @@ import typer
 from logproof.cli import options as opt
 from logproof.errors import ArtifactError, UsageError
 from logproof.models.connect import Connection
-from logproof.records.files import read_bounded
+from logproof.records.files import naming, read_bounded
 from logproof.verify import capture as capturing
 from logproof.verify import defaults as filling
 from logproof.verify import files, signing
@@ -114,7 +114,9 @@ def defaults(config: str | None, values: list[str] | None) -> tuple[Defaults, De
     if config == "vllm":
         return filling.neutral(), single
     path = Path(config)
-    return filling.of_config(read_bounded(path / "generation_config.json" if path.is_dir() else path, 1 << 20)), single
+    path = path / "generation_config.json" if path.is_dir() else path
+    with naming(path):
+        return filling.of_config(read_bounded(path, 1 << 20)), single
 
 
 class ClaimOptions(msgspec.Struct, frozen=True):
@@ -135,20 +137,21 @@ class ClaimOptions(msgspec.Struct, frozen=True):
 
 def prompts(file: Path) -> list[Prompt]:
     """Prompts of a file. Raises StoreError, UsageError, DatasetError."""
-    return capturing.prompts(read_bounded(file, capturing.MAX_PROMPTS_BYTES), file.name)
+    return capturing.prompts(read_bounded(file, capturing.MAX_PROMPTS_BYTES), str(file))
 
 
 def artifacts(paths: list[Path]) -> list[Artifact]:
     """Artifacts of several files. Raises ArtifactError where there is none."""
     found = [a for path in paths for a in files.read(path)]
     if not found:
-        raise ArtifactError("there is no artifact in these files")
+        raise ArtifactError(f"there is no artifact in {', '.join(map(str, paths))}")
     return found
 
 
 def policy(path: Path) -> Policy:
     """A checked policy. Raises StoreError, UsageError."""
-    return policies.load(read_bounded(path, policies.MAX_BYTES))
+    with naming(path):
+        return policies.load(read_bounded(path, policies.MAX_BYTES))
 
 
 def method(name: str) -> Asked:

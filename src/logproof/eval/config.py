@@ -27,6 +27,7 @@ from logproof.errors import UsageError, clip
 from logproof.eval.outage import PATIENCE_S
 from logproof.eval.prepare import Entry
 from logproof.eval.task import Settings
+from logproof.records.files import read_bounded
 
 MAX_CONCURRENCY = 4096
 """Most samples at a time: each is a task of its own."""
@@ -95,15 +96,9 @@ class RunFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> RunFile:
-    """Read and check a run file. Raises UsageError naming the fault and, for an unknown key, the nearest one."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    if len(text) > MAX_BYTES:
-        raise UsageError(f"{path} is larger than {MAX_BYTES} bytes")
-    return parse(text, path.name)
+    """Read and check a run file. Raises UsageError naming the fault and, for an unknown key, the nearest one,
+    InputError."""
+    return parse(read_bounded(path, MAX_BYTES), str(path))
 
 
 def parse(text: bytes, name: str) -> RunFile:

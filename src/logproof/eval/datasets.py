@@ -112,7 +112,7 @@ def open_dataset(source: str | None, name: str, split: str, row_type: type[R]) -
         table = _hub_table(source.removeprefix(HUB), split)
         return Dataset(f"{source}:{split}", lambda: (msgspec.json.encode(row) for row in table), row_type).scan()
     file = _file(source, name, split)
-    return Dataset(file.name, lambda: _lines(file), row_type).scan()
+    return Dataset(file.name if source is None else str(file), lambda: _lines(file), row_type).scan()
 
 
 def pool(dataset: Dataset[R]) -> list[Doc[R]]:
@@ -162,7 +162,7 @@ def _file(source: str | None, name: str, split: str) -> Traversable:
     if not path.is_file():
         raise DatasetError(f"no data file {path}", hint=f"a data directory holds files such as {file_name}")
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise DatasetError(f"{path.name} is larger than {MAX_FILE_BYTES} bytes")
+        raise DatasetError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
     return path
 
 
@@ -172,7 +172,7 @@ def _lines(file: Traversable) -> Iterator[bytes]:
             while line := stream.readline(MAX_LINE_BYTES + 1):
                 yield line
     except OSError as error:
-        raise DatasetError(f"{file.name} cannot be read: {error.strerror}") from None
+        raise DatasetError(f"cannot read {file}: {error.strerror}") from None
 
 
 def _read(lines: Iterable[bytes], file: str, row_type: type[R], *, check: bool = True) -> Iterator[Doc[R]]:

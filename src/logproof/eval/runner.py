@@ -16,6 +16,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
@@ -334,7 +335,7 @@ def _attempts(error: LogproofError) -> int:
 
 
 def _record(work: _Work, outcome: Outcome | None, reason: str | None) -> SampleRecord:
-    row_id = getattr(work.doc.row, "id", None) or work.doc.where
+    row_id = getattr(work.doc.row, "id", None) or Path(work.doc.where).name
     record = SampleRecord(
         key=work.key,
         task=work.job.task.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from logproof.errors import StoreError
+from logproof.errors import InputError, StoreError
 from logproof.records.schema import APPLICATION_ID, FORMAT
 
 FILE = "run.sqlite"
@@ -32,7 +32,8 @@ def database_error(action: str, path: Path, error: sqlite3.Error) -> StoreError:
     """One line for a failed database operation: what is wrong, and what to do where that is known."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     reason, hint = _REASONS.get(code, (str(error), None))
-    return StoreError(f"cannot {action} {path}: {reason}", hint=hint)
+    kind = InputError if code == sqlite3.SQLITE_NOTADB else StoreError
+    return kind(f"cannot {action} {path}: {reason}", hint=hint)
 
 
 def connect_writer(path: Path, max_bytes: int | None = None) -> sqlite3.Connection:
@@ -47,9 +48,10 @@ def connect_writer(path: Path, max_bytes: int | None = None) -> sqlite3.Connecti
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A read-only connection that any thread may use. Raises StoreError if there is no store of this format."""
+    """A read-only connection that any thread may use. Raises StoreError for a store of another format or a damaged one,
+    InputError where there is none."""
     if not path.is_file():
-        raise StoreError(f"no run in {path.parent}", hint="give the directory that a run was written to")
+        raise InputError(f"no run in {path.parent}", hint="give the directory that a run was written to")
     address = f"{path.resolve().as_uri()}?mode=ro"
     try:
         connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
@@ -90,7 +92,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     if is_empty(connection):
         raise StoreError(f"the run in {path.parent} was stopped before it began", hint="start it again")
     if application != APPLICATION_ID:
-        raise StoreError(f"{path} is no run store")
+        raise InputError(f"{path} is no run store")
     if number != FORMAT:
         raise StoreError(
             f"{path} has format {number}, this version reads {FORMAT}", hint="read it with its own version"

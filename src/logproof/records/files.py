@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from logproof.errors import StoreError
+from logproof.errors import InputError, LogproofError, StoreError
 
 MAX_READ = 64 << 20
 """Default bound of `read_bounded`, in bytes."""
@@ -33,10 +33,31 @@ _REASONS = {
 }
 
 
+_NAMED = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
+)
+"""Faults of the path that a caller named, and not of the disk."""
+
+
 def store_error(action: str, path: Path, error: OSError) -> StoreError:
-    """One line for a failed file operation, with what to do about it where that is known."""
+    """One line for a failed file operation, with what to do about it where that is known.
+
+    An InputError where `action` is "read" and the fault is the path's.
+    """
     reason, hint = _REASONS.get(error.errno or 0, (error.strerror or str(error), None))
-    return StoreError(f"cannot {action} {path}: {reason}", hint=hint)
+    kind = InputError if action == "read" and error.errno in _NAMED else StoreError
+    return kind(f"cannot {action} {path}: {reason}", hint=hint)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Whatever is wrong with what a file holds is said with its name."""
+    try:
+        yield
+    except LogproofError as error:
+        if str(path) not in error.message:
+            error.message = f"{path}: {error.message}"
+        raise
 
 
 @contextlib.contextmanager
@@ -71,14 +92,14 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def read_bounded(path: Path, limit: int = MAX_READ) -> bytes:
-    """The bytes of a file of at most `limit` bytes. Raises StoreError, also for a longer file."""
+    """The bytes of a file of at most `limit` bytes. Raises InputError, also for a longer file, StoreError."""
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
         raise store_error("read", path, error) from None
     if len(data) > limit:
-        raise StoreError(f"cannot read {path}: it is longer than {limit} bytes")
+        raise InputError(f"cannot read {path}: it is longer than {limit} bytes")
     return data
 
 
