@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from logproof.ir.response import Tokens, TopK
 from logproof.verify import artifact as art
 from logproof.verify import audit as auditing
 from logproof.verify import calibrate as calibrating
-from logproof.verify import calibration, files, report
+from logproof.verify import calibration, files, grammar, report
 from logproof.verify.artifact import Artifact
 from logproof.verify.calibration import Aim, Honest
 from logproof.verify.capture import Prompt, capture_one, prompts
@@ -27,7 +28,7 @@ from logproof.verify.policy import Policy
 from logproof.verify.recording import columns_of
 from logproof.verify.support import Sampler
 from verify.parts import NOW, PINS, PROMPTS, TINY_POLICY, captured, claim, one, replayed, run
-from verify.tiny import TINY_EOS, TINY_VOCAB, Tiny, facts, open_tiny, serve
+from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_EOS, TINY_VOCAB, Tiny, facts, open_tiny, serve
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,10 @@ from verify.tiny import TINY_EOS, TINY_VOCAB, Tiny, facts, open_tiny, serve
         (b'{"text": "a", "token_ids": [1]}', "exactly one"),
         (b'{"text": "a", "id": "q"}\n{"text": "b", "id": "q"}', "occurs twice"),
         (b'{"messages": [{"role": "robot", "content": "a"}]}', "x:1"),
+        (b'{"text": "a", "output": {}}', "exactly one of json_schema"),
+        (b'{"text": "a", "output": {"regex": "a", "choice": ["b"]}}', "exactly one of json_schema"),
+        (b'{"text": "a", "output": {"json": {}}}', "exactly one of json_schema"),
+        (b'{"text": "a", "output": {"regex": 3}}', "x:1: output"),
         (b"\xff", "x:1"),
     ],
 )
@@ -177,6 +182,33 @@ def test_calibration_of_a_noisy_pair(fake: FakeServer) -> None:
     assert scored == sum(calibration.part_of(p.id) == "score" for p in PROMPTS)
     assert len(made.scores["0"]["margin"]) == len(made.scores["1"]["margin"]) == scored
     assert {calibration.head_length(p, b) for p in found.pairs for b in range(3)} == {4, 16, None}
+
+
+def test_calibration_under_a_grammar_of_a_noisy_pair(fake: FakeServer) -> None:
+    """Honest constrained pairs give a policy about constrained records, of an engine that is not exact too."""
+    known = facts(plugin=PLUGIN, fields={ROUTE: (*FACTS.fields[ROUTE], "structured_outputs")})
+    given = prompts(
+        b"\n".join(json.dumps({"text": f"g {i}", "output": {"regex": "[a-z]+"}}).encode() for i in range(48))
+    )
+
+    async def work(tiny: Tiny, some: list[Prompt]) -> calibrating.Collected:
+        serve(fake, tiny)
+        async with open_tiny(fake, known) as connection:
+            sides = calibrating.Sides(connection, connection)
+            return await calibrating.collect(sides, some, [PINS], claim(known), concurrencies=(2,))
+
+    found = run(work(Tiny(jitter=0.02), given))
+    made = calibration.fit(found.pairs, Aim(name="t", level=0.15), NOW)
+    assert (made.mode, made.method, made.exact) == ("constrained", "decode", None)
+    assert made.selftest is not None
+    assert made.selftest.violations == 0
+    fresh = prompts(json.dumps({"text": "fresh", "output": {"regex": "[a-z]+"}}).encode())
+    for tiny, status in ((Tiny(jitter=0.02), "valid"), (Tiny(weights=1), "invalid")):
+        (pair,) = run(work(tiny, fresh)).pairs
+        assert pair.artifact.sampling.structured_output == grammar.digest(pair.artifact.request.body)
+        serve(fake, Tiny(jitter=0.02))
+        got = judge(pair.artifact, run(replayed(fake, pair.artifact, known=known)), made, NOW)
+        assert got.status == status, got.reasons
 
 
 def test_greedy_calibration_counts_gaps(fake: FakeServer) -> None:

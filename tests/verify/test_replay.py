@@ -142,7 +142,9 @@ def test_a_constrained_completion_is_replayed_under_its_grammar(fake: FakeServer
     got = judge(made, answer, rules, NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.findings
     noisy = msgspec.structs.replace(rules, exact=None)
-    assert judge(made, answer, noisy, NOW).status == "inconclusive"
+    told = judge(made, answer, noisy, NOW)
+    assert told.status == "inconclusive"
+    assert "calibrate with prompts whose completions a grammar constrains" in " ".join(told.reasons)
     other = judge(made, msgspec.structs.replace(answer, mode="raw"), rules, NOW)
     assert "modes_differ" in [f.reason for f in other.findings]
 

@@ -25,7 +25,10 @@ from logproof.verify.recording import claim_of
 from logproof.verify.replay import Asked
 from logproof.verify.support import Sampler
 
-Prompts = Annotated[Path, typer.Argument(help='Prompt file: {"text"}, {"token_ids"} or {"messages"} a line.')]
+Prompts = Annotated[
+    Path,
+    typer.Argument(help='Prompt file: {"text"}, {"token_ids"} or {"messages"} a line, with an optional {"output"}.'),
+]
 Artifacts = Annotated[list[Path], typer.Argument(help="Artifact files, .jsonl or .parquet.", metavar="ARTIFACT...")]
 EngineURL = Annotated[str, typer.Option("--engine", "-e", metavar="URL", help="Base URL of the trusted engine.")]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", "-p", help="Policy that `calibrate` wrote.")]

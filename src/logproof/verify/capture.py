@@ -22,10 +22,11 @@ from logproof.errors import (
     UsageError,
 )
 from logproof.ir.message import Role, text_message
-from logproof.ir.request import Input, Request, Scoring
+from logproof.ir.request import STRUCTURED, Input, Output, Request, Scoring
 from logproof.ir.request import Sampling as AskedSampling
 from logproof.models.connect import Connection
 from logproof.verify import artifact as art
+from logproof.verify import grammar
 from logproof.verify.artifact import Artifact, Claim, Sampling
 from logproof.verify.defaults import Defaults, resolve
 from logproof.verify.parallel import in_order
@@ -36,10 +37,14 @@ MAX_PROMPTS_BYTES = 64 << 20
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """One prompt. id: unique in its file; seeds and pairing follow it. Exactly one input form is set."""
+    """One prompt. id: unique in its file; seeds and pairing follow it. Exactly one input form is set.
+
+    output: what constrains its completion, if anything; the logprobs are then those under that grammar.
+    """
 
     id: str
     input: Input
+    output: Output = Output()
 
 
 class _Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,13 +57,15 @@ class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
     messages: tuple[_Turn, ...] | None = None
+    output: dict[str, object] | None = None
 
 
 def prompts(data: bytes, name: str = "prompts") -> list[Prompt]:
     """Prompts of a JSON-lines file: {"text"}, {"token_ids"} or {"messages"} a line, with an optional "id".
 
-    Raises DatasetError naming the line: malformed, several or no inputs, an id twice; UsageError for an empty or huge
-    file.
+    An optional "output" constrains the completion: one of json_schema, json_object, regex, choice, grammar.
+    Raises DatasetError naming the line: malformed, several or no inputs or constraints, an id twice; UsageError for an
+    empty or huge file.
     """
     if len(data) > MAX_PROMPTS_BYTES:
         raise UsageError(f"{name} has {len(data)} bytes; the limit is {MAX_PROMPTS_BYTES}")
@@ -82,10 +89,20 @@ def _prompt(line: bytes, where: str, number: int) -> Prompt:
     given = [v for v in (row.text, row.token_ids, row.messages) if v]
     if len(given) != 1:
         raise DatasetError(f"{where}: exactly one of text, token_ids, messages, not empty, is needed")
-    if row.messages:
-        turns = tuple(text_message(t.role, t.content) for t in row.messages)
-        return Prompt(row.id or str(number), Input(messages=turns))
-    return Prompt(row.id or str(number), Input(text=row.text or None, token_ids=row.token_ids or None))
+    turns = tuple(text_message(t.role, t.content) for t in row.messages or ()) or None
+    asked = Input(text=row.text or None, token_ids=row.token_ids or None, messages=turns)
+    return Prompt(row.id or str(number), asked, _output(row.output, where))
+
+
+def _output(told: dict[str, object] | None, where: str) -> Output:
+    if told is None:
+        return Output()
+    if len(told) != 1 or not told.keys() <= set(STRUCTURED):
+        raise DatasetError(f"{where}: output takes exactly one of {', '.join(STRUCTURED)}")
+    try:
+        return msgspec.convert(told, Output)
+    except msgspec.ValidationError as error:
+        raise DatasetError(f"{where}: output: {error}") from None
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +144,14 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
         presence_penalty=0.0,
     )
     options = _options(pins, engine)
-    request = Request(connection.model, prompt.input, sampling=asked, scoring=Scoring(sampled=pins.k), options=options)
+    request = Request(
+        connection.model,
+        prompt.input,
+        sampling=asked,
+        scoring=Scoring(sampled=pins.k),
+        output=prompt.output,
+        options=options,
+    )
     known = tuple(_pinned(connection.facts.engine))
     derivation = None if pins.nonce is None else art.Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
     told = Sampling(
@@ -211,9 +235,10 @@ async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim:
     """One artifact. Raises what Client.call raises."""
     request, sampling = pinned_request(prompt, pins, connection)
     call = await connection.client.call(request)
+    constraint = grammar.digest(msgspec.json.decode(call.wire.body))
     setting = Setting(
         claim=claim,
-        sampling=sampling,
+        sampling=msgspec.structs.replace(sampling, structured_output=constraint),
         k=pins.k,
         endpoint=connection.endpoint.display,
         denominator=pins.denominator,

@@ -98,6 +98,8 @@ def _obstacle(artifact: Artifact, replay: Replay, policy: Policy, now: datetime)
     differs = [f"{name} {then}, here {here}" for name, then, here in pairs if then != here]
     if differs:
         detail = f"the policy was calibrated for {'; '.join(differs)}"
+        if spec is not None and spec.mode == "constrained" and policy.mode != "constrained":
+            detail += "; calibrate with prompts whose completions a grammar constrains"
         return Finding(test="policy", outcome="unknown", reason="profile_uncalibrated", detail=detail)
     return None
 
