@@ -58,16 +58,6 @@ class Pairs(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Absolute residuals, float64 [n, w]."""
         return np.abs(self.residual)
 
-    @property
-    def residuals(self) -> Floats:
-        """All residuals, the tables' first, float64 [cells], nats."""
-        return np.concatenate((self.residual[self.used], self.lone_residual))
-
-    @property
-    def depths(self) -> Floats:
-        """The logprob at which each of `residuals` was found: e, or v where the artifact lacks the token."""
-        return np.concatenate((self.e[self.used], self.lone_depths))
-
 
 def pair(artifact: Columns, verifier: Columns) -> Pairs:
     """Entries of both sides, matched by id. Raises ValueError where the positions differ in number."""
