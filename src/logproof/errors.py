@@ -16,6 +16,7 @@
     |  |  |- RateLimited          429
     |  |  |- ContentFiltered      a filter refused the request
     |  |  `- ServerFault          5xx
+    |  |- NoEngine                what answers at a URL is no inference server
     |  |- EngineGone              no endpoint of a run answers any more
     |  `- BadReply                a reply that must not become a number, with its JSON path
     |     |- MissingChannel       a result that was asked for is absent
@@ -157,6 +158,10 @@ class ContentFiltered(StatusError):
 
 class ServerFault(StatusError):
     """5xx, after the retries that the policy allows."""
+
+
+class NoEngine(EndpointError):
+    """What answers at a URL is no inference server that a probe knows."""
 
 
 class EngineGone(EndpointError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,14 @@ def test_generate_prints_text_scores_and_what_was_left_out(cli: Cli, fake: FakeS
     assert (body["min_p"], body["seed"], body["logprobs"]) == (0.1, 7, 3)
 
 
+def test_generate_shows_the_rivals_of_each_sampled_token(cli: Cli, fake: FakeServer) -> None:
+    assert cli("generate", PROMPT, "-m", fake.url, "--max-tokens", 3, "--top", 3, "--temperature", 0) == 0
+    body = served.sent(fake)[-1]
+    assert body["logprobs"] == 3
+    rows = [line.rpartition("│")[2] for line in cli.out.splitlines() if "│" in line]
+    assert [len(re.findall(r"'<\d+>' -\d", rivals)) for rivals in rows] == [3, 3, 3]
+
+
 def test_generate_with_a_schema(cli: Cli, fake: FakeServer, tmp_path: Path) -> None:
     schema = wires.load("vllm_native", "comp_so_json").request["structured_outputs"]["json"]
     (tmp_path / "s.json").write_text(json.dumps(schema))
@@ -126,6 +135,11 @@ def test_record_writes_every_exchange_without_the_key(cli: Cli, fake: FakeServer
     assert cli("probe", fake.url, "--record", tmp_path / "b") == 0
     assert len(list((tmp_path / "b").iterdir())) > 5
     assert all(KEY not in f.read_text() for f in tmp_path.rglob("*.json"))
+
+
+def test_probe_of_a_server_that_is_no_engine_is_a_fault_of_the_endpoint(cli: Cli) -> None:
+    with FakeServer() as server:
+        assert "answers none of the questions" in cli.fails(4, "probe", server.url)
 
 
 def test_probe_tells_what_is_there(cli: Cli, fake: FakeServer) -> None:

@@ -32,7 +32,7 @@ def test_start_list_logs_stop(checkpoint: str) -> None:
     assert started.exit_code == 0, started.output
     assert "mine: tiny on vllm 9.9.9 at http://127.0.0.1:" in started.stdout
     assert "logproof engine stop mine" in started.stderr
-    assert started.stderr.startswith("starting vllm, 0 s  vllm 9.9.9")
+    assert started.stderr.startswith("starting vllm, 0 s: vllm 9.9.9")
     assert _states() == {"mine": "ready"}
     assert "vllm 9.9.9" in _run("list").stdout
     assert "--some-flag 3" in _run("logs", "mine").stdout
@@ -41,6 +41,13 @@ def test_start_list_logs_stop(checkpoint: str) -> None:
     assert _states() == {}
     assert "no engine was started" in _run("list").stderr
     assert "--some-flag 3" in _run("logs", "mine").stdout
+
+
+def test_a_model_that_is_not_there_is_refused_before_anything_is_asked_or_told() -> None:
+    failed = _run("start", "/no/such/model")
+    assert isinstance(failed.exception, UsageError)
+    assert failed.exception.message == "/no/such/model is no folder"
+    assert failed.stderr == ""
 
 
 def test_flags_alone_leave_the_model_at_its_default() -> None:

@@ -14,6 +14,8 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
     assert tail(log, 2) == ["two \ufffd", ""]
     assert tail(log, 0) == []
     assert last_line(log) == "two ?" or last_line(log) == "two \ufffd"
+    log.write_text("loading the weights\n  ▄▄ █ ▄█ 100%|\n\r\n")
+    assert last_line(log) == "loading the weights"
     log.write_text("")
     assert last_line(log) == ""
 

@@ -106,6 +106,18 @@ def test_a_signal_during_the_start_leaves_nothing(
     assert signal.getsignal(number) is before
 
 
+def test_progress_tells_what_the_log_says_or_that_it_says_nothing(
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE", "mute")
+    told: list[str] = []
+    with pytest.raises(StartFailed):
+        start_engine(EngineSpec(model=checkpoint, ready_seconds=2.0), lambda elapsed, line: told.append(line))
+    assert told[0].startswith("vllm 9.9.9 of ")
+    assert told[-1].startswith("its log: plugins ")
+    assert all(line.startswith("its log: ") or line == "it has logged nothing yet" for line in told[1:])
+
+
 def _once_running(act: Callable[[], None]) -> Callable[[float, str], None]:
     def progress(elapsed: float, line: str) -> None:
         if recorded():

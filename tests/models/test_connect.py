@@ -13,7 +13,7 @@ import tokenizers
 
 import logproof
 from fakes.server import FakeServer, Reply, Seen
-from logproof.errors import AuthError, RateLimited, ServerFault, TransportError, UsageError
+from logproof.errors import AuthError, NoEngine, RateLimited, ServerFault, TransportError, UsageError
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
 from logproof.ir.request import Input, Request, Sampling, Scoring
@@ -66,7 +66,7 @@ def test_a_silent_endpoint_is_open_to_a_named_dialect_only() -> None:
     with FakeServer() as server:
         connection = opened(server.url, Options(dialect="openai_completions", model="m"))
         assert connection.facts == Facts()
-        with pytest.raises(UsageError, match="answers none of the questions"):
+        with pytest.raises(NoEngine, match="answers none of the questions"):
             opened(server.url)
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fakes.server import FakeServer, Reply, Seen
-from logproof.errors import AuthError, ServerFault, StatusError, TransportError, UsageError
+from logproof.errors import AuthError, NoEngine, ServerFault, StatusError, TransportError
 from logproof.ir.facts import Facts
 from logproof.models.probe import probe, read_facts
 from logproof.wire.endpoint import endpoint
@@ -103,7 +103,7 @@ def test_inline_schemas_are_read() -> None:
 
 
 def test_nothing_that_answers_is_no_server() -> None:
-    with pytest.raises(UsageError, match="answers none of the questions"):
+    with pytest.raises(NoEngine, match="answers none of the questions"):
         read_facts({})
 
 
@@ -187,10 +187,10 @@ def test_a_refused_key_is_an_auth_error_though_some_routes_are_open() -> None:
         assert probed(server).engine == "openai"
 
 
-def test_a_server_that_tells_nothing_is_a_usage_error_and_a_dead_one_a_transport_error() -> None:
+def test_a_server_that_tells_nothing_is_no_engine_and_a_dead_one_a_transport_error() -> None:
     with FakeServer() as server:
         server.on("/info", Reply(body="not JSON"))
-        with pytest.raises(UsageError):
+        with pytest.raises(NoEngine):
             probed(server)
         url = server.url
 

@@ -34,6 +34,9 @@ MAX_ID_DIGITS = 20
 
 Record = Annotated[Path | None, typer.Option("--record", metavar="DIR", help="Write each exchange as a file.")]
 FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read the prompt from a file.")]
+SampledTop = Annotated[
+    int | None, typer.Option("--top", "-k", "--logprobs", help="Score the sampled tokens, with K rivals each.")
+]
 WireOption = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=JSON", help="Wire field; repeatable.")]
 
 
@@ -83,7 +86,7 @@ def generate(
     seed: Annotated[int | None, typer.Option("--seed")] = None,
     n: Annotated[int | None, typer.Option("--n")] = None,
     stop: Annotated[list[str] | None, typer.Option("--stop", help="Stop string; repeatable.")] = None,
-    logprobs: Annotated[int | None, typer.Option("--logprobs", help="Score sampled tokens, with K rivals.")] = None,
+    top: SampledTop = None,
     json_schema: Annotated[Path | None, typer.Option("--json-schema", help="File with a JSON Schema.")] = None,
     regex: Annotated[str | None, typer.Option("--regex")] = None,
     choice: Annotated[list[str] | None, typer.Option("--choice", help="Allowed text; repeatable.")] = None,
@@ -118,7 +121,7 @@ def generate(
             connection.model,
             given,
             sampling=sampling,
-            scoring=Scoring(sampled=logprobs),
+            scoring=Scoring(sampled=top),
             output=output,
             schedule=Schedule(stream=stream or None),
             options=fields,

@@ -91,10 +91,10 @@ class _Shown:
         seconds = time.monotonic() - self._began
         text = f"starting {self._backend}, {seconds:.0f} s"
         if err.is_terminal:
-            self._status.update(f"{text}  [dim]{escape(line)}[/dim]")
+            self._status.update(f"{text}: [dim]{escape(line)}[/dim]")
         elif seconds >= self._next:
             self._next = seconds + PLAIN_SECONDS
-            remark(f"{text}  {line}")
+            remark(f"{text}: {line}")
 
 
 @app.command("list")

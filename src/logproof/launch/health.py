@@ -64,7 +64,8 @@ def wait_ready(engine: Engine, seconds: float, check: Callable[[], None], progre
         elapsed = time.monotonic() - began
         if elapsed >= seconds:
             raise StartFailed(engine, f"did not answer within {seconds:g} s")
-        progress(elapsed, last_line(Path(engine.log_path)))
+        line = last_line(Path(engine.log_path))
+        progress(elapsed, f"its log: {line}" if line else "it has logged nothing yet")
         time.sleep(POLL_SECONDS)
 
 

@@ -15,6 +15,7 @@ from logproof.records.files import store_error
 
 _TAIL_BYTES = 1 << 18
 _POLL_SECONDS = 0.2
+_WORD = re.compile(r"[^\W\d_]{2}")
 _ERROR = re.compile(r"\b(?:[A-Za-z_.]*(?:Error|Exception)|error): \S.*")
 
 
@@ -25,8 +26,8 @@ def tail(path: Path, lines: int) -> list[str]:
 
 
 def last_line(path: Path) -> str:
-    """The last line that is not blank, made safe to print, or an empty text."""
-    return next((clip(line, 160) for line in reversed(tail(path, 20)) if line.strip()), "")
+    """The last line that holds a word (engines draw banners and bars), made safe to print, or an empty text."""
+    return next((clip(line, 160) for line in reversed(tail(path, 50)) if _WORD.search(line)), "")
 
 
 def first_error(path: Path) -> str | None:

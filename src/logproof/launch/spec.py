@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 """Engines listen here alone: they have no key."""
 
 Progress = Callable[[float, str], None]
-"""Told again and again while an engine starts: seconds so far, and what happens (its last log line)."""
+"""Told again and again while an engine starts: seconds so far, and what happens, in words."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 

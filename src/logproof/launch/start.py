@@ -90,6 +90,7 @@ def _start(
     spec: EngineSpec, check: Callable[[], None], progress: Progress, started: Callable[[Engine], None]
 ) -> Engine:
     check_flags(spec.flags)
+    _check_model(spec.model)
     if spec.port is not None or spec.name is not None:
         others = running()  # a name or port that is taken is said at once, not after a model was prepared
         choose_port(spec.port, others)
@@ -114,13 +115,17 @@ def _resolve(spec: EngineSpec, runtime: Runtime, check: Callable[[], None], prog
     if spec.model == SMALL_MODEL:
         return str(small_model(runtime, check, progress)), True
     path = Path(spec.model).expanduser()
-    if path.is_dir():
-        return str(path.resolve()), True
-    if path.is_absolute() or spec.model.startswith((".", "~")) or spec.model.count("/") != 1:
+    return (str(path.resolve()), True) if path.is_dir() else (spec.model, False)
+
+
+def _check_model(model: str) -> None:
+    """Raise UsageError for what is neither the small model, nor a folder, nor a name on the hub."""
+    path = Path(model).expanduser()
+    named = not path.is_absolute() and not model.startswith((".", "~")) and model.count("/") == 1
+    if model != SMALL_MODEL and not path.is_dir() and not named:
         raise UsageError(
-            f"{spec.model} is no folder", hint=f"name {SMALL_MODEL}, a checkpoint folder, or OWNER/NAME on the hub"
+            f"{model} is no folder", hint=f"name {SMALL_MODEL}, a checkpoint folder, or OWNER/NAME on the hub"
         )
-    return spec.model, False
 
 
 def _spawn(spec: EngineSpec, runtime: Runtime, package: Package, model: str, local: bool) -> Engine:

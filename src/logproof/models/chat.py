@@ -66,7 +66,7 @@ def width_fault(width: int, facts: Facts) -> str | None:
     if facts.max_logprobs is not None and width and asked_width(width, facts) > facts.max_logprobs:
         return (
             f"a certain top {width} takes {width + 1} on this wire, and this endpoint gives at most "
-            f"{facts.max_logprobs} (--max-logprobs)"
+            f"{facts.max_logprobs} (vLLM's --max-logprobs)"
         )
     return None
 

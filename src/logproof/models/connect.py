@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from logproof.errors import AuthError, EndpointError, ServerFault, UsageError
+from logproof.errors import AuthError, EndpointError, NoEngine, ServerFault, UsageError
 from logproof.ir.facts import Facts
 from logproof.models.client import Client
 from logproof.models.dialect import Dialect
@@ -193,7 +193,7 @@ async def _probed(sender: Sender, *, must_tell: bool) -> Facts:
     """Facts of the endpoint; a caller who names the dialect may face one that tells nothing about itself."""
     try:
         return await probe(sender)
-    except (UsageError, ServerFault) as error:
+    except (NoEngine, ServerFault) as error:
         if must_tell or (isinstance(error, ServerFault) and error.status in UNREACHED):
             raise
         return Facts()

@@ -18,11 +18,11 @@ from logproof.errors import (
     AuthError,
     BadReply,
     EndpointError,
+    NoEngine,
     RateLimited,
     ServerFault,
     StatusError,
     TransportError,
-    UsageError,
 )
 from logproof.ir.facts import Facts, Plugin
 from logproof.models import completions
@@ -61,7 +61,7 @@ async def probe(sender: Sender) -> Facts:
     """Facts of one endpoint.
 
     Raises AuthError where the key is refused, TransportError where nothing answers, ServerFault or RateLimited where
-    the server only fails, UsageError where nothing that answers looks like an inference server.
+    the server only fails, NoEngine where nothing that answers looks like an inference server.
     """
     answers = await _ask_all(sender)
     facts = read_facts(answers)
@@ -73,9 +73,9 @@ async def probe(sender: Sender) -> Facts:
 
 
 def read_facts(answers: Answers) -> Facts:
-    """Facts out of {question: decoded JSON answer}; pure. Raises UsageError where no answer tells anything."""
+    """Facts out of {question: decoded JSON answer}; pure. Raises NoEngine where no answer tells anything."""
     if not answers:
-        raise UsageError(
+        raise NoEngine(
             "this URL answers none of the questions that tell inference servers apart",
             hint="give the base URL of the server, such as http://127.0.0.1:8000, or name the dialect yourself",
         )

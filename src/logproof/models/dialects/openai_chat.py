@@ -231,7 +231,7 @@ def _lower_prompt(request: Request, facts: Facts, ledger: Ledger) -> None:
     if not (_reads(facts, "prompt_logprobs") and facts.has_field(ROUTE, "return_token_ids")):
         ledger.refuse("scoring.prompt", "this endpoint does not score a chat prompt", "vllm_native or sglang_native")
     if facts.max_logprobs is not None and (request.scoring.prompt or 0) > facts.max_logprobs:
-        ledger.refuse("scoring.prompt", f"this endpoint gives at most {facts.max_logprobs} (--max-logprobs)")
+        ledger.refuse("scoring.prompt", f"this endpoint gives at most {facts.max_logprobs} (vLLM's --max-logprobs)")
     ledger.send("scoring.prompt", "/prompt_logprobs")
 
 

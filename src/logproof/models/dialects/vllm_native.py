@@ -155,7 +155,7 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
     _lower_labels(request, facts, ledger)
     for leaf, width in (("scoring.prompt", scoring.prompt), ("scoring.sampled", scoring.sampled)):
         if facts.max_logprobs is not None and (width or 0) > facts.max_logprobs:
-            ledger.refuse(leaf, f"this endpoint gives at most {facts.max_logprobs} (--max-logprobs)")
+            ledger.refuse(leaf, f"this endpoint gives at most {facts.max_logprobs} (vLLM's --max-logprobs)")
     ledger.constant("/return_token_ids", True, "ids are the independent count of every channel")
     if scoring.sampled is None and scoring.label_ids is None:
         ledger.noop("scoring.top_by", "no sampled logprobs are asked")
