@@ -18,6 +18,7 @@ from logproof.eval.parity import Channel, Pair, Parity, Side, compare, judge, si
 from logproof.eval.runner import Policy
 from logproof.eval.session import Order
 from logproof.eval.task import Settings
+from logproof.models.connect import Options
 from logproof.models.dialects import get_dialect
 from logproof.records.files import write_atomic
 from logproof.records.reader import StoreReader
@@ -73,17 +74,7 @@ def parity(
             concurrency=concurrency,
         )  # fmt: skip
         planned.append((run, order, options))
-    second, order_b, options_b = planned[1]
-    asyncio.run(evaluation.plan_order(order_b, [second.url], options_b))
-    for run, order, options in planned:
-        finished = asyncio.run(evaluation.run_order(order, [run.url], options, run.name))
-        if finished.ended.interrupted:
-            remark(f"interrupted; what was run is in {root}")
-            return 130
-    found = compare_runs(root, tolerance)
-    write_atomic(root / FILE, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    show(found, as_json)
-    return found.exit_code
+    return _carry_out(planned, root, tolerance, as_json)
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -107,6 +98,21 @@ def _runs(
     if control and url_b is not None:
         runs.append(Run(CONTROL_B, b, *second))
     return runs
+
+
+def _carry_out(planned: list[tuple[Run, Order, Options]], root: Path, tolerance: float, as_json: bool) -> int:
+    """Check B before A takes its time, run all, compare, print and keep the comparison. The exit code."""
+    second, order_b, options_b = planned[1]
+    asyncio.run(evaluation.plan_order(order_b, [second.url], options_b))
+    for run, order, options in planned:
+        finished = asyncio.run(evaluation.run_order(order, [run.url], options, run.name))
+        if finished.ended.interrupted:
+            remark(f"interrupted; what was run is in {root}")
+            return 130
+    found = compare_runs(root, tolerance)
+    write_atomic(root / FILE, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    show(found, as_json)
+    return found.exit_code
 
 
 def compare_runs(root: Path, tolerance: float) -> Parity:
