@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from fakes.server import FakeServer
+from fakes.server import FakeServer, Reply, Seen
 from logproof.errors import EndpointError
+from logproof.ir.facts import Facts
 from logproof.ir.request import Input
 from logproof.verify import audit as auditing
 from logproof.verify import counterfactual as cf
@@ -19,7 +20,7 @@ from logproof.verify.retokenise import retokenise
 from logproof.verify.verdict import Verdict
 from verify.builders import FLAT, PLAIN, change, draw, logits, noisy, record
 from verify.parts import PINS, TINY_POLICY, claim
-from verify.tiny import Tiny, open_tiny, serve
+from verify.tiny import FACTS, Tiny, open_tiny, serve
 
 replace = msgspec.structs.replace
 SYSTEM, USER = "be kind", "hi"
@@ -91,9 +92,9 @@ def claimed_prompt(fake: FakeServer, seen: tuple[int, ...], told: tuple[int, ...
     )
 
 
-def explained(fake: FakeServer, made: Artifact, tokenizer: Words | None = None) -> Verdict:
+def explained(fake: FakeServer, made: Artifact, tokenizer: Words | None = None, known: Facts = FACTS) -> Verdict:
     async def work() -> Verdict:
-        async with open_tiny(fake) as connection:
+        async with open_tiny(fake, known) as connection:
             trusted = replace(connection, tokenizer=tokenizer)
             return (await auditing.verify(trusted, made, TINY_POLICY, explain=True))[1]
 
@@ -108,14 +109,45 @@ def test_a_cut_context_is_named(fake: FakeServer) -> None:
     assert got.findings[-1].statistic["gain with the last 50% of the prompt"] == got.findings[-1].statistic["tz"] > 1.0
 
 
-def test_a_missing_system_prompt_is_named(fake: FakeServer) -> None:
+def test_an_emptied_system_message_is_named(fake: FakeServer) -> None:
     serve(fake, Tiny())
     made = claimed_prompt(fake, (5, *SEEN), (5, *LEFT_OUT, *SEEN))
     got = explained(fake, made, Words(start=(1,)))
-    assert "with no system prompt the distance would be 0.000" in got.findings[-1].detail
+    assert "with an empty system message the distance would be 0.000" in got.findings[-1].detail
     assert "gain with the messages without a template" in got.findings[-1].statistic
     without = explained(fake, made, Words(broken=True)).findings[-1]
     assert not any("system" in name for name in without.statistic)
+
+
+def rendering(fake: FakeServer, ids: tuple[int, ...]) -> None:
+    """A chat route that renders the messages it is asked without a system one to these ids."""
+
+    def answer(seen: Seen) -> Reply | dict[str, object]:
+        if seen.json()["messages"] != [{"role": "user", "content": USER}]:
+            return Reply(400, json={"error": {"message": "no"}})
+        entry = {"token": "token_id:7", "logprob": -0.5, "bytes": None, "top_logprobs": []}
+        choice = {
+            "index": 0, "message": {"role": "assistant", "content": "x"}, "logprobs": {"content": [entry]},
+            "finish_reason": "length", "token_ids": [7],
+        }  # fmt: skip
+        usage = {"prompt_tokens": len(ids), "completion_tokens": 1, "total_tokens": len(ids) + 1}
+        return {"id": "c", "model": "tiny", "choices": [choice], "prompt_token_ids": list(ids), "usage": usage}
+
+    fake.on("/v1/chat/completions", answer)
+
+
+LISTED = {**FACTS.fields, "/v1/chat/completions": ("return_token_ids", "return_tokens_as_token_ids")}
+
+
+def test_a_missing_system_message_is_named_though_the_template_puts_another(fake: FakeServer) -> None:
+    """What the model saw holds the template's own system prompt (8, 8), which no part of the claimed prompt is."""
+    serve(fake, Tiny())
+    made = claimed_prompt(fake, (8, 8, *SEEN), (5, *LEFT_OUT, *SEEN))
+    rendering(fake, (8, 8, *SEEN))
+    got = explained(fake, made, Words(), replace(FACTS, fields=LISTED)).findings[-1]
+    assert "with no system message the distance would be 0.000" in got.detail
+    tool = chat(made, {"messages": [*MESSAGES["messages"], {"role": "tool", "content": "sunny"}]})
+    assert not any("no system" in n for n in explained(fake, tool, None).findings[-1].statistic)
 
 
 def test_another_model_fits_badly_under_every_prompt(fake: FakeServer) -> None:
@@ -151,7 +183,12 @@ def test_an_engine_that_fails_on_another_prompt_leaves_it_out(fake: FakeServer) 
 def test_records_without_plain_messages_have_windows_only(fake: FakeServer, body: object) -> None:
     serve(fake, Tiny())
     made = chat(claimed_prompt(fake, SEEN, SEEN), body)
-    assert asyncio.run(cf.alternatives(made, Words())) == cf.windows(SEEN)
+
+    async def tried() -> list[cf.Alternative]:
+        async with open_tiny(fake) as connection:
+            return await cf.alternatives(made, replace(connection, tokenizer=Words()))
+
+    assert asyncio.run(tried()) == cf.windows(SEEN)
 
 
 def test_gains_are_falls_of_the_distance() -> None:

@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from logproof.errors import EndpointError
+from logproof.errors import EndpointError, InvalidRequest, RequestRefused
+from logproof.ir.message import Role, text_message
+from logproof.ir.request import Input, Request, Sampling, Scoring
+from logproof.models.client import Client
 from logproof.models.connect import Connection
-from logproof.models.tokenizer import Tokenizer
+from logproof.models.dialects import get_dialect
 from logproof.verify import artifact as art
 from logproof.verify import distance
 from logproof.verify.align import first_difference
@@ -57,7 +60,7 @@ def without(prompt_ids: Sequence[int], part: Sequence[int]) -> tuple[int, ...] |
 
 
 class _Turn(msgspec.Struct, frozen=True):
-    role: str
+    role: Role
     content: str
 
 
@@ -73,22 +76,44 @@ def _turns(artifact: Artifact) -> tuple[_Turn, ...]:
         return ()
 
 
-async def alternatives(artifact: Artifact, tokenizer: Tokenizer | None) -> list[Alternative]:
-    """The other prompts to try: cut windows, and for chats no system prompt and no template.
+async def alternatives(artifact: Artifact, trusted: Connection) -> list[Alternative]:
+    """The other prompts to try: cut windows; for chats no system message, an empty one, and no template.
 
-    The latter need a tokenizer whose ids for the system prompt are found in the recorded prompt; else they are left
-    out. Raises what the tokenizer's calls raise.
+    What the trusted engine cannot render or tokenise is left out. Raises what the tokenizer's calls raise.
     """
     prompt = artifact.tokens.prompt_ids or ()
     found, turns = windows(prompt), _turns(artifact)
-    if tokenizer is None or not turns:
+    spoken = [t for t in turns if t.role != "system"]
+    if spoken and len(spoken) < len(turns):
+        # A template may put a system prompt of its own in the place of none.
+        rendered = await _rendered(trusted, spoken)
+        found += [Alternative("no system message", rendered)] if rendered else []
+    if trusted.tokenizer is None or not turns:
         return found
     for turn in turns:
-        rest = without(prompt, (await retokenise(tokenizer, turn.content)).ids) if turn.role == "system" else None
+        ids = (await retokenise(trusted.tokenizer, turn.content)).ids if turn.role == "system" else ()
+        rest = without(prompt, ids)
         if rest is not None:
-            found.append(Alternative("no system prompt", rest))
-    plain = (await retokenise(tokenizer, "\n".join(t.content for t in turns))).ids
+            found.append(Alternative("an empty system message", rest))
+    plain = (await retokenise(trusted.tokenizer, "\n".join(t.content for t in turns))).ids
     return [*found, Alternative("the messages without a template", plain)] if plain else found
+
+
+async def _rendered(trusted: Connection, turns: Sequence[_Turn]) -> tuple[int, ...] | None:
+    """Prompt ids of these messages by the trusted engine's own template; None where it does not tell."""
+    messages = tuple(text_message(t.role, t.content) for t in turns)
+    request = Request(
+        trusted.model,
+        Input(messages=messages),
+        sampling=Sampling(max_tokens=1, temperature=0.0),
+        scoring=Scoring(sampled=0),
+    )
+    client = Client(trusted.client.sender, get_dialect("openai_chat"), trusted.facts)
+    try:
+        ids = (await client.call(request)).response.prompt_ids
+    except (EndpointError, InvalidRequest, RequestRefused):
+        return None
+    return None if ids is None else tuple(ids.tolist())
 
 
 def explanation(own: Columns, claimed: Columns, others: Mapping[str, Columns], sigma: Sigma) -> Finding:
@@ -117,7 +142,7 @@ async def explained(
         return verdict
     own, answers = art.columns(artifact), dict[str, Columns]()
     try:
-        tried = await alternatives(artifact, trusted.tokenizer)
+        tried = await alternatives(artifact, trusted)
     except EndpointError:
         tried = windows(artifact.tokens.prompt_ids or ())
     for other in tried:
