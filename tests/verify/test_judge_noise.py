@@ -184,3 +184,20 @@ def test_three_tokens_are_too_few_for_a_distance(calibrated: Policy) -> None:
     assert (got.status, finding(got, "S1").reason) == ("inconclusive", "too_few_tokens")
     got = judge(artifact(own.head(3), seed=900), replayed(own.head(3)), policy(), NOW)
     assert finding(got, "S1").outcome == "pass"
+
+
+def test_an_honest_token_at_the_edge_of_top_k_is_a_margin_and_not_impossible(calibrated: Policy) -> None:
+    """By the verifier's logprobs token 2 is third by a rounding; by the executor's it was second, and was drawn."""
+    narrow, rows = Sampler(1.0, 2), [[0, 1, 2, 3]] * 40
+    values = [[-0.7, -1.6, -1.6 - calibrated.cut_slack, -5.0]] * 40
+    ids = draw(np.array(values)[:, :3], Sampler(1.0), 3)
+    own = make(ids, [values[0][t] for t in ids], rows, values)
+    strict = seedreplay.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3)
+    assert strict.out.sum() == sum(t == 2 for t in ids) > 0
+    near = seedreplay.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=calibrated.cut_slack)
+    assert not near.out.any()
+    assert near.capped() <= near.tolerance
+    told = judge(artifact(own, sampler=narrow, seed=3), replayed(own), calibrated, NOW)
+    assert finding(told, "S2").statistic["out"] == 0.0
+    far = make([3] * 40, [-5.0] * 40, rows, values)
+    assert seedreplay.redraw(far, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=calibrated.cut_slack).out.all()

@@ -28,6 +28,9 @@ SHARES: dict[Test, float] = {"S1": 1 / 3, "S2": 1 / 2, "S3": 1 / 6}
 S2 holds two tests: its margins among honest ones have a third of the level, as S1 has, and its bet a sixth, as S3.
 """
 
+CUT_SCALES = 3.0
+"""Median honest residuals that make the slack at a cut. 3 is two rounding steps of bfloat16 where most tokens lie."""
+
 Level = Literal["distribution", "sampled", "replayed"]
 
 
@@ -135,6 +138,16 @@ class Policy(Record, frozen=True, kw_only=True):
     def level_of(self, test: Test) -> float:
         """Level of one statistical test. S2g has that of S2."""
         return self.level * SHARES[test] * (1.0 + 1e-9)  # a p-value of 1/300 must count at a third of 1 %
+
+    @property
+    def cut_slack(self) -> float:
+        """By how much a replayed logprob may be off when S2 asks what the cuts leave, nats.
+
+        Honest noise moves tokens over the edge of top-k: of the rare honest tokens that lie outside, most do so by one
+        rounding step. As impossible draws these would outweigh every margin of their text; so they count by their
+        margin, like any other.
+        """
+        return self.exact if self.exact is not None else CUT_SCALES * float(np.median(self.sigma.scales))
 
     def expired(self, now: datetime) -> bool:
         """Whether `now` is past the policy's last day."""
