@@ -18,13 +18,14 @@ import numpy as np
 from logproof.verify import distance, evalue, online, sampling, seedreplay
 from logproof.verify.columns import Columns, make
 from logproof.verify.profiles import profile
-from logproof.verify.support import Sampler, support
+from logproof.verify.support import Sampler
 
 POSITIONS, RECORDED, VOCABULARY = 256, 20, 49152
 WIDTHS = (20, 64)
 ARTIFACTS = 40
 SAMPLER = Sampler(1.0, 50)
 SPLITMIX = profile("v1-cpu-splitmix")
+CUT_SLACK = 0.15
 SIGMA = distance.Sigma(tuple(np.linspace(-18, -1, 19).tolist()), (0.05,) * 20)
 NULL = evalue.null_shares([9000, 60, 40, 30, 20, 15, 10, 5, 1, 2])
 
@@ -46,9 +47,8 @@ def statistics(own: Columns, verifier: Columns, seed: int) -> float:
     """Every array statistic of one artifact; the sum keeps them from being skipped."""
     inner = seedreplay.redraw(own, SAMPLER, SPLITMIX, seed, 12, vocab_size=VOCABULARY)
     _, scores = online.measure(own, verifier, SIGMA)
-    kept = support(verifier, SAMPLER, slack=1e-6, vocab_size=VOCABULARY)
-    outer = seedreplay.redraw(verifier, SAMPLER, SPLITMIX, seed, 12, kept=kept)
-    drawn = sampling.outcomes(verifier, SAMPLER, kept=kept)
+    outer = seedreplay.redraw(verifier, SAMPLER, SPLITMIX, seed, 12, slack=CUT_SLACK, vocab_size=VOCABULARY)
+    drawn = sampling.outcomes(verifier, SAMPLER, VOCABULARY)
     bet = evalue.bins_log_e(seedreplay.margin_bins(outer), NULL)
     told = sampling.surprise(drawn)
     total = sum(scores.values()) + inner.capped() + float(bet[-1])

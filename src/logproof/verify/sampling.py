@@ -72,15 +72,13 @@ NO_MASS = 1e-6
 """Mass below what sums of float32 probabilities resolve; taken as none."""
 
 
-def outcomes(
-    columns: Columns, sampler: Sampler, vocab_size: int | None = None, kept: Support | None = None
-) -> Outcomes:
+def outcomes(columns: Columns, sampler: Sampler, vocab_size: int | None = None) -> Outcomes:
     """The claimed distribution on the best tokens and "any other". Raises ValueError for a greedy sampler.
 
-    kept: the support of these rows, where it is known already. The last column is left out: wires widen a row by the
-    sampled token or put it in place of the last entry, and outcomes may not depend on what was drawn.
+    The last column is left out: wires widen a row by the sampled token or put it in place of the last entry, and
+    outcomes may not depend on what was drawn.
     """
-    kept = kept or support(columns, sampler, vocab_size=vocab_size)
+    kept = support(columns, sampler, vocab_size=vocab_size)
     best = max(columns.width - 1, 0)
     log_z, gap = _log_z(columns, sampler, kept)
     log_q = np.empty((len(columns), best + 1))

@@ -66,17 +66,15 @@ def redraw(
     step: float = 0.0,
     slack: float | None = None,
     vocab_size: int | None = None,
-    kept: Support | None = None,
 ) -> Redraw:
     """Repeat the draw on these logprobs. step: largest error of a logprob that is no margin, nats.
 
-    slack: largest error of one where it decides what the cuts leave; step unless given. kept: the support of these
-    rows, where it is known already.
+    slack: largest error of one where it decides what the cuts leave; step unless given.
 
     Raises UsageError for a profile without a replay, ValueError for a greedy sampler.
     """
     slack = (step if slack is None else slack) + 1e-6
-    kept = kept or support(columns, sampler, slack=slack, vocab_size=vocab_size)
+    kept = support(columns, sampler, slack=slack, vocab_size=vocab_size)
     noise = gumbel(chosen, seed, kept.ids, prompt_tokens)
     return _margins(kept, noise, chosen.tolerance / sampler.temperature + 2.0 * step / sampler.temperature)
 
