@@ -1,74 +1,23 @@
-"""`score`, `generate`, `probe` and `dialects` from the command line: results, refusals in one line, no key shown."""
+"""`score`, `generate` and `dialects` from the command line: results, refusals in one line, no key shown."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from cli.calling import KEY, Cli
 from fakes.server import FakeServer, Reply
 from logproof import __main__ as program
 from logproof.cli import access, main
-from logproof.cli.printing import err, out, print_json, visible
+from logproof.cli.printing import print_json, visible
 from logproof.models.probe import QUESTIONS
 from models import served, wires
 
-KEY = "sk-test-ABC123"
 PROMPT = "The capital of France is"
-STYLES = ("authorization", "x-api-key", "x-goog-api-key")
-"""Headers in which a key may travel, in the order in which they are tried."""
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield served.vllm(server)
-
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LOGPROOF_TRACEBACK", raising=False)
-    monkeypatch.setenv("LOGPROOF_API_KEY", KEY)
-
-
-class Cli:
-    """Runs commands and keeps what they printed; nothing of it may hold the key."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.out = self.err = ""
-
-    def __call__(self, *args: object) -> int:
-        code = main.run([str(a) for a in args])
-        self.out, self.err = self._capsys.readouterr()
-        assert KEY not in self.out + self.err
-        assert "Traceback" not in self.err
-        return code
-
-    def fails(self, code: int, *args: object) -> str:
-        """Run a command that must fail: one line of error, at most one hint, and nothing on standard output."""
-        assert self(*args) == code, self.err
-        lines = [line for line in self.err.splitlines() if not line.startswith("dialect ")]
-        assert lines[0].startswith("error: ")
-        assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("  hint: "))
-        assert self.out == ""
-        return self.err
-
-    def json(self, *args: object) -> Any:
-        assert self(*args, "--json") == 0, self.err
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.setattr(out, "_file", None)
-    monkeypatch.setattr(err, "_file", None)
-    return Cli(capsys)
 
 
 def test_score_prints_every_token(cli: Cli, fake: FakeServer) -> None:
@@ -135,53 +84,6 @@ def test_record_writes_every_exchange_without_the_key(cli: Cli, fake: FakeServer
     assert cli("probe", fake.url, "--record", tmp_path / "b") == 0
     assert len(list((tmp_path / "b").iterdir())) > 5
     assert all(KEY not in f.read_text() for f in tmp_path.rglob("*.json"))
-
-
-def test_probe_of_a_server_that_is_no_engine_is_a_fault_of_the_endpoint(cli: Cli) -> None:
-    with FakeServer() as server:
-        assert "answers none of the questions" in cli.fails(4, "probe", server.url)
-
-
-def test_probe_tells_what_is_there(cli: Cli, fake: FakeServer) -> None:
-    assert cli("probe", fake.url) == 0
-    assert "best for scoring" in cli.out
-    found = cli.json("probe", fake.url)
-    assert found["facts"]["engine"] == "vllm"
-    assert found["dialects"][0] == "vllm_native"
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_probe_finds_how_an_endpoint_takes_the_key_and_records_every_try(cli: Cli, tmp_path: Path, style: str) -> None:
-    value = f"Bearer {KEY}" if style == "authorization" else KEY
-    models = {"data": [{"type": "model", "id": "claude-x"}], "has_more": False}
-    with FakeServer() as guarded:
-        guarded.on("/v1/models", lambda seen: models if seen.headers.get(style) == value else Reply(401, json={}))
-        found = cli.json("probe", guarded.url, "--record", tmp_path)
-        tries = [seen for seen in guarded.seen if seen.path == "/v1/models"]
-    assert (found["facts"]["engine"], found["dialects"]) == ("anthropic", ["anthropic_messages"])
-    assert [len(seen.headers.keys() & set(STYLES)) for seen in tries] == [1] * (STYLES.index(style) + 1)
-    kept = [json.loads(f.read_text()) for f in tmp_path.iterdir()]
-    assert sorted(k["status"] for k in kept if k["path"] == "/v1/models") == [200, *[401] * STYLES.index(style)]
-    assert KEY not in str(kept)
-
-
-def test_probe_with_a_key_that_no_way_opens_is_one_line(cli: Cli) -> None:
-    with FakeServer() as guarded:
-        guarded.on("/v1/models", Reply(401, json={"error": {"message": "bad key"}}))
-        assert "HTTP 401" in cli.fails(4, "probe", guarded.url)
-
-
-def test_probe_of_something_unknown_and_of_a_plugin(cli: Cli, fake: FakeServer) -> None:
-    fake.on("/logproof/status", {"version": "0.1.0", "ready": True, "features": {"enforced_replay": True}})
-    assert cli("probe", fake.url) == 0
-    assert "logproof-vllm 0.1.0: enforced_replay" in cli.out
-    fake.on("/logproof/status", {"version": "0.1.0", "ready": False, "reason": "[no] canary"})
-    assert cli("probe", fake.url) == 0
-    assert "off:" in cli.out
-    fake.on("/v1/models", {"data": [{"id": "m", "owned_by": "me"}]})
-    fake.on("/openapi.json", Reply(404))
-    assert cli("probe", fake.url) == 0
-    assert "unknown" in cli.out
 
 
 def test_requirements_are_checked_before_anything_is_sent(cli: Cli, fake: FakeServer) -> None:
@@ -255,14 +157,6 @@ def test_a_server_that_only_fails_is_named_with_the_code_of_endpoints(
     assert cli(*command, fake.url) == 4
     assert "try 3 of 3: HTTP 500: out of order" in cli.err
     assert "error: HTTP 500: out of order (sent 3 times)" in cli.err
-
-
-def test_a_server_that_hangs_ends_a_probe_after_two_timeouts(cli: Cli, fake: FakeServer) -> None:
-    for question in QUESTIONS:
-        fake.on(question, Reply(hang=True))
-    assert cli("probe", fake.url, "--timeout", 0.2) == 4
-    assert cli.err.count("asking ") == 1
-    assert "time limit of 0.2 s passed (sent 2 times)" in cli.err
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,6 @@ ROWS = 60
 
 
 @pytest.fixture
-def engine() -> ToyEngine:
-    return ToyEngine()
-
-
-@pytest.fixture
 def started(engine: ToyEngine, tmp_path: Path) -> Iterator[Any]:
     """Starts a run of 60 rows into `run`, with more options; whatever is left of it is killed."""
     rows = [{"question": f"Count to {' '.join(str(i))}.", "answer": "#### 7"} for i in range(ROWS)]

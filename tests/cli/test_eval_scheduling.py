@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,6 @@ import pytest
 from eval.toy import ToyEngine, serving
 from logproof.cli.main import run
 from logproof.eval.canary import PROMPT
-
-
-@pytest.fixture
-def engine() -> ToyEngine:
-    return ToyEngine()
-
-
-@pytest.fixture
-def url(engine: ToyEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.chdir(tmp_path)
-    with serving(engine) as fake:
-        yield fake.url
 
 
 def test_two_endpoints_auto_pace_log_and_port_in_one_run(url: str, engine: ToyEngine) -> None:

@@ -17,7 +17,7 @@ from logproof.ir.facts import Facts
 from logproof.models.client import lower
 from logproof.models.dialects.openai_completions import OpenAICompletions
 from models import contract, wires
-from models.dialects.test_openai_completions import FOLDER, REFUSED
+from models.dialects.test_openai_completions_lift import FOLDER, REFUSED
 
 DIALECT = OpenAICompletions()
 OPENAI = Facts(engine="openai")
