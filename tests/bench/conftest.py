@@ -6,4 +6,5 @@ import sys
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path[:0] = [str(BENCH / "attacks"), str(BENCH)]
+sys.path.insert(0, str(BENCH / "attacks"))
+sys.path.append(str(BENCH))  # last: its names must hide none of the tests' own
