@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -283,6 +284,28 @@ def test_foreign_words_are_shown_not_obeyed(
     text = capfd.readouterr().out
     assert "x[/b]\\x1b[2J is claimed" in text
     assert "\x1b" not in text
+
+
+def test_identity_is_claimed_and_held_against_the_policy(
+    fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A digest is given as such or taken of a file; a policy of other weights does not speak about the record."""
+    tokenizer, rules, other = (prompts.with_name(n) for n in ("tokenizer.json", "p.json", "o.jsonl"))
+    tokenizer.write_bytes(b"{}")
+    told = ("--identity", "revision=main", "--identity", f"tokenizer_digest={tokenizer}")
+    base = (*told, "-k", 10, "--eos-id", 0, *SHORT)
+    made = ("calibrate", prompts, "--engine", fake.url, "-o", rules, "--concurrencies", 2, "--nonce", "c", *base)
+    assert invoke(*made, "--identity", f"weights_digest={'a' * 64}") == 0
+    for digest, code in (("a" * 64, 0), ("b" * 64, 2)):
+        captured_ = ("capture", prompts, "-m", fake.url, "-o", other, "--nonce", "n", *base)
+        assert invoke(*captured_, "--identity", f"weights_digest={digest}") == 0
+        model = next(iter(files.read(other))).claim.model
+        assert (model.revision, model.weights_digest) == ("main", digest)
+        assert model.tokenizer_digest == hashlib.sha256(b"{}").hexdigest()
+        assert invoke("verify", other, "--engine", fake.url, "--policy", rules) == code
+    assert "weights digest bbb" in capfd.readouterr().out
+    for bad, code in (("name=x", 3), ("revision", 3), (f"weights_digest={tokenizer}.none", 3)):
+        assert invoke("capture", prompts, "-m", fake.url, "-o", other, "--identity", bad, *SHORT) == code
 
 
 def test_replays_side_by_side_and_by_name(

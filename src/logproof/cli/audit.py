@@ -52,6 +52,7 @@ def calibrate(
     runner: ways.Runner = None,
     device: ways.Device = None,
     profile: ways.Profile = None,
+    identity: ways.Identity = None,
     eos_id: ways.EosIds = None,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
@@ -63,7 +64,9 @@ def calibrate(
     if greedy and temperature > 0:
         pins.append(ways.pins(Sampler(0.0), max_tokens, width, nonce))
     options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=max(limits))
-    about = ways.ClaimOptions(claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None)
+    about = ways.ClaimOptions(
+        claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None, ways.identity(identity)
+    )
     asked = ways.method(method)
 
     async def work() -> Policy:
@@ -113,6 +116,7 @@ def audit(
     runner: ways.Runner = None,
     device: ways.Device = None,
     profile: ways.Profile = None,
+    identity: ways.Identity = None,
     default: ways.DefaultValues = None,
     dialect: opt.DialectName = "auto",
     concurrency: ways.Concurrency = 4,
@@ -131,7 +135,7 @@ def audit(
     pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, rules.k, nonce, gaps=gaps)
     asked = opt.connection(dialect, model_name, key_env=key_env, timeout=timeout, concurrency=concurrency, texts=False)
     here = opt.connection("auto", trusted_name, timeout=timeout, concurrency=concurrency, texts=False)
-    about = ways.ClaimOptions(claim or rules.model_id, dtype, runner, device, profile, None)
+    about = ways.ClaimOptions(claim or rules.model_id, dtype, runner, device, profile, None, ways.identity(identity))
     way = ways.method(method)
 
     async def work() -> tuple[session.Audit, list[auditing.Verified], dict[int, str]]:

@@ -45,7 +45,7 @@ def connection(
         dialect=dialect,
         model=model,
         key_env=key_env,
-        headers=dict(_pair("--header", text) for text in header or []),
+        headers=dict(pair("--header", text) for text in header or []),
         timeouts=limits(timeout),
         drop=tuple(drop or ()),
         tokenizer=tokenizer,
@@ -67,7 +67,7 @@ def wire_options(pairs: list[str] | None, option: str = "--option") -> dict[str,
     """`name=JSON` pairs as wire fields; a value that is no JSON is taken as text."""
     found: dict[str, object] = {}
     for text in pairs or []:
-        name, value = _pair(option, text)
+        name, value = pair(option, text)
         try:
             found[name] = msgspec.json.decode(value)
         except msgspec.DecodeError:
@@ -75,7 +75,7 @@ def wire_options(pairs: list[str] | None, option: str = "--option") -> dict[str,
     return found
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def pair(option: str, text: str) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     if not mark or not name:
         raise UsageError(f"{option} takes NAME=VALUE, got {clip(name, 40)!r}")

@@ -56,6 +56,7 @@ def proxy(
     runner: ways.Runner = None,
     device: ways.Device = None,
     profile: ways.Profile = None,
+    identity: ways.Identity = None,
     eos_id: ways.EosIds = None,
     generation_config: ways.GenerationConfig = None,
     default: ways.DefaultValues = None,
@@ -75,7 +76,8 @@ def proxy(
     seal_key = ways.sign_key(sign_key)
     facts, told = asyncio.run(_facts(Transport(place)))
     gaps = filling.merged(filling.of_engine(told), config, single)
-    known = {"dtype": dtype, "runner": runner, "device": device, "sampler_profile": profile}
+    known: dict[str, str | None] = {"dtype": dtype, "runner": runner, "device": device, "sampler_profile": profile}
+    known |= ways.identity(identity)
     eos = tuple(eos_id) if eos_id else gaps.eos_ids
 
     def claims(model: str) -> Claim:

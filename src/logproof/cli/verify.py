@@ -49,6 +49,7 @@ def capture(
     runner: ways.Runner = None,
     device: ways.Device = None,
     profile: ways.Profile = None,
+    identity: ways.Identity = None,
     eos_id: ways.EosIds = None,
     default: ways.DefaultValues = None,
     sign_key: ways.SignKey = None,
@@ -68,7 +69,9 @@ def capture(
     options = opt.connection(
         dialect, model_name, key_env=key_env, header=header, timeout=timeout, concurrency=concurrency, texts=False
     )
-    about = ways.ClaimOptions(claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None)
+    about = ways.ClaimOptions(
+        claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None, ways.identity(identity)
+    )
 
     async def work() -> list[Captured]:
         async with connect(model, options) as connection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import secrets
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +49,15 @@ Runner = Annotated[str | None, typer.Option("--runner", help="Claimed vLLM model
 Device = Annotated[str | None, typer.Option("--device", help="Claimed device: cpu or cuda.")]
 Profile = Annotated[str | None, typer.Option("--profile", help="Claimed sampler profile, if known.")]
 ClaimedModel = Annotated[str | None, typer.Option("--claim", help="Claimed model, if the served name is another.")]
+Identity = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--identity",
+        metavar="NAME=VALUE",
+        help="Claimed revision, weights_digest, tokenizer_digest or chat_template_digest; a digest is 64 hex digits, or"
+        " a file whose SHA-256 is taken. Repeatable.",
+    ),
+]
 EosIds = Annotated[list[int] | None, typer.Option("--eos-id", help="Id that ends a completion; repeatable.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Requests in flight.")]
 
@@ -131,11 +142,40 @@ class ClaimOptions(msgspec.Struct, frozen=True):
     device: str | None
     profile: str | None
     eos_ids: tuple[int, ...] | None
+    identity: dict[str, str] = {}
 
     def of(self, connection: Connection) -> Claim:
         """The claim of an endpoint: these, and what the probe found."""
-        known = {"dtype": self.dtype, "runner": self.runner, "device": self.device, "sampler_profile": self.profile}
+        known: dict[str, str | None] = {
+            "dtype": self.dtype,
+            "runner": self.runner,
+            "device": self.device,
+            "sampler_profile": self.profile,
+        }
+        known |= self.identity
         return claim_of(connection.facts, self.model or connection.model, eos_ids=self.eos_ids, **known)
+
+
+DIGESTS = ("weights_digest", "tokenizer_digest", "chat_template_digest")
+
+
+def identity(values: list[str] | None) -> dict[str, str]:
+    """What a command line says of the claimed model beyond its name. Raises UsageError, StoreError."""
+    found = dict(opt.pair("--identity", text) for text in values or [])
+    odd = found.keys() - {"revision", *DIGESTS}
+    if odd:
+        raise UsageError(f"--identity knows revision, {', '.join(DIGESTS)}; got {min(odd)!r}")
+    return {name: value if name == "revision" else _digest(value) for name, value in found.items()}
+
+
+def _digest(value: str) -> str:
+    if re.fullmatch("[0-9a-f]{64}", value):
+        return value
+    return hashlib.sha256(read_bounded(Path(value), MAX_DIGESTED)).hexdigest()
+
+
+MAX_DIGESTED = 256 << 20
+"""Longest file that is digested for a claim: a tokenizer or template, not weights."""
 
 
 def prompts(file: Path) -> list[Prompt]:

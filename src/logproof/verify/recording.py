@@ -134,13 +134,15 @@ def _provenance(call: Call, choice: Choice, setting: Setting) -> art.Provenance:
 
 
 def claim_of(facts: Facts, model: str, **known: object) -> Claim:
-    """A claim from what the probe found; `known` fills dtype, revision, eos_ids, runner, device, weights_digest."""
+    """A claim from what the probe found; `known` fills what it cannot tell, by the names of `_Known`."""
     told = msgspec.convert(known, _Known)
     return Claim(
         model=art.ModelClaim(
             id=model,
             revision=told.revision,
             weights_digest=told.weights_digest,
+            tokenizer_digest=told.tokenizer_digest,
+            chat_template_digest=told.chat_template_digest,
             vocab_size=facts.vocab_size,
             eos_ids=told.eos_ids,
         ),
@@ -159,6 +161,8 @@ def claim_of(facts: Facts, model: str, **known: object) -> Claim:
 class _Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revision: str | None = None
     weights_digest: str | None = None
+    tokenizer_digest: str | None = None
+    chat_template_digest: str | None = None
     eos_ids: tuple[int, ...] | None = None
     dtype: str | None = None
     runner: str | None = None
