@@ -2,7 +2,7 @@
 
 `engine_url`: a float32 vLLM, the same for the whole session: scores on it do not depend on what else runs.
 `sglang_url`: a float32 SGLang, likewise. `gateway_url`: a LiteLLM proxy in front of the vLLM. `plugin_url`: a vLLM with
-the replay plugin, one a test module, as no more engines than needed share the machine.
+the replay plugin and tool calls, one a test module, as no more engines than needed share the machine.
 
 While developing, LOGPROOF_TEST_ENGINE, LOGPROOF_TEST_PLUGIN, LOGPROOF_TEST_SGLANG and LOGPROOF_TEST_GATEWAY name the
 URL of one that runs already; it is used as it is and not stopped. `exact` says whether the vLLM is ours alone.
@@ -33,8 +33,9 @@ def engine_url() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def plugin_url() -> Iterator[str]:
-    """Root URL of a float32 vLLM with logproof-vllm that serves `smollm2`."""
-    spec = EngineSpec(dtype="float32", plugin=True, name=f"test-plugin-{os.getpid()}")
+    """Root URL of a float32 vLLM with logproof-vllm that serves `smollm2` and reads tool calls."""
+    tools = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+    spec = EngineSpec(dtype="float32", plugin=True, name=f"test-plugin-{os.getpid()}", flags=tools)
     yield from _running("LOGPROOF_TEST_PLUGIN", spec)
 
 

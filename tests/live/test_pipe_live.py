@@ -5,42 +5,42 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
 from openai import OpenAI
 
+from live.pipe import (
+    EXACT,
+    KEY,
+    MESSAGES,
+    PROMPT,
+    Answer,
+    K,
+    claiming,
+    go,
+    outcomes,
+    recordings,
+    rules,
+    swapped,
+    verdicts_of,
+)
 from logproof.cli import ways
 from logproof.cli.main import run as command
 from logproof.models.connect import Options, connect
-from logproof.proxy.app import STATUS
 from logproof.verify import artifact as art
 from logproof.verify import audit as auditing
-from logproof.verify import files, structure
+from logproof.verify import files, offline, structure
+from logproof.verify import policy as policies
 from logproof.verify import replay as rep
 from logproof.verify.artifact import Artifact
 from logproof.verify.judge import Replay, ReplayFailure
 from logproof.verify.parallel import in_order
-from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict
-from proxy.running import call, wait_for
-from verify.builders import policy
 
-T = TypeVar("T")
-Answer = Replay | ReplayFailure | None
-EXACT = 2e-4
-"""Largest difference, nats, of honest logprobs on one float32 engine on a CPU (8e-5 was seen)."""
-K = 5
-KEY = "sk-live-Do-Not-Keep"
-MESSAGES = [{"role": "user", "content": "请用中文介绍一下熊猫 🐼，然后 write one line in English."}]
-PROMPT = "从前有一只小猫 🐈‍⬛, and it"
 SCHEMA = {
     "type": "json_schema",
     "json_schema": {
@@ -53,34 +53,6 @@ SCHEMA = {
         },
     },
 }
-STATED = ("--generation-config", "vllm", "--runner", "v1", "--device", "cpu", "--dtype", "float32", "--eos-id", "2")
-
-
-def go(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
-
-
-@contextmanager
-def proxied(url: str, out: Path, *options: str) -> Iterator[str]:
-    """The command in front of an engine; on the way out it has written all."""
-    script = "from logproof.__main__ import main; main()"
-    args = ["proxy", "--upstream", url, "--out", str(out), "--listen", "127.0.0.1:0", *options]
-    process = subprocess.Popen([sys.executable, "-c", script, *args], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        found, told = None, []
-        while found is None:
-            line = process.stderr.readline()
-            assert line, f"the proxy did not start: {told}"
-            told.append(line)
-            found = re.search(r"proxy at (http://127\.0\.0\.1:\d+) for", line)
-        yield found[1]
-        process.terminate()
-        assert process.wait(60) == 0, process.stderr.read()
-    finally:
-        process.kill()
-        process.stderr.close()
-        process.wait()
 
 
 def chat(client: OpenAI, **more: Any) -> str:
@@ -121,17 +93,10 @@ CALLS: dict[str, Any] = {
 def recorded(plugin_url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     """One artifact a call, as the proxy wrote it, and the text that the client got, as its provenance says."""
     out = tmp_path_factory.mktemp("proxy")
-    texts = {}
-    with proxied(plugin_url, out, "--top-k", str(K), *STATED) as url:
-        client = OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0)
-        for name, ask in CALLS.items():
-            texts[name] = ask(client)
-        port = int(url.rpartition(":")[2])
-        wait_for(lambda: json.loads(call(port, "GET", STATUS, None).body)["recorded"] == len(CALLS))
+    texts, made = recordings(plugin_url, out, lambda client: [ask(client) for ask in CALLS.values()], len(CALLS))
     written = b"".join(p.read_bytes() for p in out.iterdir())
     assert KEY.encode() not in written
-    made = [a for p in sorted(out.glob("artifacts-*.jsonl")) for a in files.read(p)]
-    assert [a.provenance.text for a in made] == list(texts.values())
+    assert [a.provenance.text for a in made] == texts
     return dict(zip(CALLS, made, strict=True))
 
 
@@ -149,10 +114,6 @@ def judged(plugin_url: str, recorded: dict[str, Artifact]) -> Judged:
             return dict(zip(keys, await in_order(jobs, 4), strict=True))
 
     return asyncio.run(work())
-
-
-def rules(method: str) -> Policy:
-    return policy(model_id="smollm2", exact=EXACT, k=K, method=method, require="distribution")
 
 
 @pytest.mark.parametrize("method", ["decode", "prefill"])
@@ -182,31 +143,12 @@ def test_structured_output_needs_the_grammar_again(recorded: dict[str, Artifact]
     assert open_.status == "inconclusive"
 
 
-def outcomes(verdict: Verdict, *names: str) -> list[str]:
-    return [f.outcome for name in names for f in verdict.findings if f.test == name]
-
-
 def test_sources_say_what_the_request_did_not(recorded: dict[str, Artifact]) -> None:
     sources = recorded["completion"].sampling.sources
     assert (sources["temperature"], sources["top_k"], sources["max_tokens"]) == ("engine", "operator", "protocol")
     assert recorded["completion_stream"].sampling.sources["top_p"] == "request"
     assert recorded["completion"].sampling.max_tokens == 16
     assert recorded["structured_choice"].sampling.temperature == 0.0
-
-
-def swapped(artifact: Artifact, at: int, token: int) -> Artifact:
-    """The artifact with one other token that tells no logprob."""
-    ids, rows = artifact.tokens.completion_ids, artifact.positions
-    assert ids is not None
-    assert rows is not None
-    replace = msgspec.structs.replace
-    return art.seal(
-        replace(
-            artifact,
-            tokens=replace(artifact.tokens, completion_ids=(*ids[:at], token, *ids[at + 1 :])),
-            positions=replace(rows, sampled=(*rows.sampled[:at], None, *rows.sampled[at + 1 :])),
-        )
-    )
 
 
 @pytest.mark.parametrize("method", ["decode", "prefill"])
@@ -272,3 +214,167 @@ def test_missing_tokens_are_asked_by_name(plugin_url: str, recorded: dict[str, A
     assert rep.missing(own, filled.scored) == {}
     assert rep.max_abs(rep.pair(own, filled.scored)) <= EXACT
     assert rep.missing(own, whole.columns) == {}
+
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 12}},
+            "required": ["city"],
+        },
+    },
+}
+CHOICES: dict[str, Any] = {
+    "auto": "auto",
+    "required": "required",
+    "named": {"type": "function", "function": {"name": "weather"}},
+}
+
+
+def without_ids(reply: Any) -> Any:
+    """A reply or chunk as data, less what the engine draws anew for each call."""
+    text = json.dumps(reply.model_dump(exclude={"id", "created"}))
+    return json.loads(re.sub(r'"chatcmpl-tool-[0-9a-f]+"', '"id"', text))
+
+
+def tool_call(client: OpenAI, choice: Any, *, stream: bool) -> list[Any]:
+    got = client.chat.completions.create(
+        model="smollm2",
+        messages=MESSAGES,
+        max_tokens=60,
+        temperature=0,
+        tools=[TOOL],
+        tool_choice=choice,
+        stream=stream,
+    )
+    return [without_ids(one) for one in (got if stream else [got])]
+
+
+def test_tool_calls_pass_unchanged_and_a_forced_one_says_why_it_is_not_replayed(
+    plugin_url: str, tmp_path: Path
+) -> None:
+    """With "auto" the model is free, so its text replays; a forced call is under a grammar that no text replay has."""
+
+    def ask(client: OpenAI) -> list[Any]:
+        return [tool_call(client, c, stream=s) for c in CHOICES.values() for s in (False, True)]
+
+    direct = ask(OpenAI(base_url=f"{plugin_url}/v1", api_key=KEY, max_retries=0))
+    got, made = recordings(plugin_url, tmp_path, ask, 6)
+    assert got == direct
+    assert [bool(r[0]["choices"][0]["message"]["tool_calls"]) for r in got[::2]] == [False, True, True]
+    found = go(verdicts_of(plugin_url, made, rules("decode")))
+    for (answer, verdict), artifact in list(zip(found, made, strict=True))[:2]:
+        assert artifact.logprobs is not None
+        assert artifact.logprobs.mode == "raw"
+        assert isinstance(answer, Replay), answer
+        assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
+    for (answer, verdict), artifact in list(zip(found, made, strict=True))[2:]:
+        assert artifact.logprobs is not None
+        assert artifact.logprobs.mode == "constrained"
+        assert outcomes(verdict, "S0a", "S4", "S6") == ["pass", "pass", "pass"]
+        assert isinstance(answer, ReplayFailure)
+        assert "a grammar over tool calls cannot be replayed" in answer.detail
+        assert verdict.status == "inconclusive"
+
+
+def test_each_of_n_choices_is_the_draw_of_a_seed_of_its_own(plugin_url: str, tmp_path: Path) -> None:
+    """Choice i is drawn with seed + i: as itself it is replayed, under its neighbour's number it contradicts itself."""
+
+    def ask(client: OpenAI) -> int:
+        some = {"model": "smollm2", "max_tokens": 24, "seed": 21, "n": 3}
+        client.chat.completions.create(messages=MESSAGES, temperature=1.0, **some)
+        for _ in client.chat.completions.create(messages=MESSAGES, temperature=0.8, top_p=0.9, stream=True, **some):
+            pass
+        return len(client.completions.create(prompt=PROMPT, temperature=1.0, **some).choices)
+
+    count, made = recordings(plugin_url, tmp_path, ask, 3)
+    assert [(a.choice.n, a.choice.index) for a in made] == [(count, i) for _ in range(3) for i in range(count)]
+    assert len({a.tokens.completion_ids for a in made}) == 9
+    for _, verdict in go(verdicts_of(plugin_url, made, rules("prefill"))):
+        assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
+    for artifact in made:
+        moved = msgspec.structs.replace(artifact.choice, index=(artifact.choice.index + 1) % count)
+        swapped_ = art.seal(msgspec.structs.replace(artifact, choice=moved))
+        assert next(f for f in offline.check(swapped_).findings if f.test == "S4").outcome == "fail"
+
+
+@pytest.mark.parametrize("cuts", [{"top_k": 10}, {"top_p": 0.8}, {"top_k": 4, "temperature": 0.7, "min_p": 0.02}])
+def test_processed_logprobs_are_recorded_and_replayed_as_such(
+    plugin_url: str, tmp_path: Path, cuts: dict[str, Any]
+) -> None:
+    """What the request asks of the plugin is what the record states; raw rows of top-k 4 stated as processed fail."""
+    sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, **cuts}
+
+    def ask(client: OpenAI) -> None:
+        for mode in ("processed_logprobs", "raw_logprobs"):
+            body = {**sampling, "logprobs_mode": mode}
+            client.completions.create(model="smollm2", prompt=PROMPT, max_tokens=24, seed=9, extra_body=body)
+
+    _, (processed, raw) = recordings(plugin_url, tmp_path, ask, 2)
+    assert [a.logprobs.mode for a in (processed, raw) if a.logprobs is not None] == ["processed", "raw"]
+    assert processed.tokens.completion_ids == raw.tokens.completion_ids
+    policy_ = msgspec.structs.replace(rules("decode"), mode="processed")
+    ((answer, verdict),) = go(verdicts_of(plugin_url, [processed], policy_))
+    assert isinstance(answer, Replay), answer
+    assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
+    lie = msgspec.structs.replace(raw, logprobs=msgspec.structs.replace(raw.logprobs, mode="processed"))
+    fits = next(f for f in offline.check(art.seal(lie)).findings if f.test == "S0c")
+    assert fits.outcome == ("fail" if cuts.get("top_k") == 4 else "note"), fits
+
+
+SYSTEM = "You are a pirate. Answer every question in rhymes about the sea."
+ASKED = {"role": "user", "content": "Tell me about your morning, please. 🌊"}
+
+
+def test_a_dropped_system_message_and_a_cut_prompt_are_explained(
+    plugin_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`verify --explain` on records whose model saw another prompt than they claim."""
+    given = {"whole": [{"role": "system", "content": SYSTEM}, ASKED], "dropped": [ASKED]}
+    given["empty"] = [{"role": "system", "content": ""}, ASKED]
+
+    def ask(client: OpenAI) -> None:
+        for messages in given.values():
+            client.chat.completions.create(model="smollm2", messages=messages, max_tokens=24, seed=5)
+
+    _, made = recordings(plugin_url, tmp_path, ask, 3)
+    whole, *others = made
+    prompt = whole.tokens.prompt_ids or ()
+
+    def ask_end(client: OpenAI) -> None:
+        client.completions.create(model="smollm2", prompt=list(prompt[-(len(prompt) // 2) :]), max_tokens=24, seed=5)
+
+    others += recordings(plugin_url, tmp_path / "cut", ask_end, 1)[1]
+    records, rules_file = tmp_path / "cheats.jsonl", tmp_path / "policy.json"
+    files.write(records, [claiming(one, whole) for one in others])
+    rules_file.write_bytes(policies.dump(msgspec.structs.replace(rules("prefill"), expires_at="2999-01-01T00:00:00Z")))
+    args = ("verify", records, "--engine", plugin_url, "--policy", rules_file, "--explain", "--json")
+    assert command([str(a) for a in args]) == 1
+    found = json.loads(capfd.readouterr().out)
+    told = [next(f["detail"] for f in v["findings"] if f["test"] == "S5") for v in found]
+    names = ("no system message", "an empty system message", "the last 50% of the prompt")
+    assert [t.startswith(f"with {n} the distance would be 0.000") for t, n in zip(told, names, strict=True)] == [
+        True
+    ] * 3
+
+
+def test_structured_output_is_calibrated_and_captured_by_the_commands(
+    plugin_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A policy about logprobs under a grammar, from prompts that hold one."""
+    prompts, fresh, rules_file = tmp_path / "p.jsonl", tmp_path / "f.jsonl", tmp_path / "policy.json"
+    output = {"regex": "[a-z]{3,8}( [a-z]{3,8}){2}"}
+    for path, names in ((prompts, range(14)), (fresh, range(20, 22))):
+        path.write_text("".join(json.dumps({"text": f"Words {i}: ", "output": output}) + "\n" for i in names))
+    claim = ("--dtype", "float32", "--runner", "v1", "--device", "cpu", "--eos-id", "2", "--max-tokens", "24")
+    base = ("--engine", plugin_url, "-o", rules_file, "-k", K, "--concurrencies", "2", "--no-greedy", "--nonce", "c")
+    assert command([str(a) for a in ("calibrate", prompts, *base, *claim)]) == 0
+    assert "decode, constrained, width" in capfd.readouterr().out
+    records = tmp_path / "r.parquet"
+    captured = ("capture", fresh, "-m", plugin_url, "-o", records, "-k", K, "--nonce", "n", *claim)
+    assert command([str(a) for a in captured]) == 0
+    assert command([str(a) for a in ("verify", records, "--engine", plugin_url, "--policy", rules_file)]) == 0
