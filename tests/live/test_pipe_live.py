@@ -245,7 +245,7 @@ def tool_call(client: OpenAI, choice: Any, *, stream: bool) -> list[Any]:
     got = client.chat.completions.create(
         model="smollm2",
         messages=MESSAGES,
-        max_tokens=60,
+        max_tokens=48,
         temperature=0,
         tools=[TOOL],
         tool_choice=choice,
@@ -291,7 +291,8 @@ def test_each_of_n_choices_is_the_draw_of_a_seed_of_its_own(plugin_url: str, tmp
             pass
         return len(client.completions.create(prompt=PROMPT, temperature=1.0, **some).choices)
 
-    count, made = recordings(plugin_url, tmp_path, ask, 3)
+    count, made = recordings(plugin_url, tmp_path, ask, 3, "--identity", "revision=main")
+    assert {a.claim.model.revision for a in made} == {"main"}
     assert [(a.choice.n, a.choice.index) for a in made] == [(count, i) for _ in range(3) for i in range(count)]
     assert len({a.tokens.completion_ids for a in made}) == 9
     for _, verdict in go(verdicts_of(plugin_url, made, rules("prefill"))):
