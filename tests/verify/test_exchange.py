@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from logproof.errors import ArtifactError, BadReply
 from logproof.ir.facts import Facts, Plugin
+from logproof.proxy import headers
 from logproof.verify import structure
 from logproof.verify.artifact import Artifact, Claim, ModelClaim, Sampling, Seed
 from logproof.verify.defaults import Defaults, merged, neutral, of_config, of_engine, stated
@@ -291,3 +292,15 @@ def test_rows_that_a_cut_left_short_are_processed_ones(name: str) -> None:
     (artifact,) = made(name, replace(deployed, plugin=plugin), body=json.dumps(raw).encode())
     assert artifact.logprobs is not None
     assert artifact.logprobs.mode == "raw"
+
+
+def test_blanked_parts_of_a_request_are_named() -> None:
+    """A body that is not the one digested says where it was blanked; the same words of a client's own are its own."""
+    found = pair("chat")
+    blank = headers.mask(b"sk-secret", [b"sk-secret"]).decode()
+    messages = [{"role": "user", "content": f"my key is {blank}"}, {"role": "user", "content": "hi"}]
+    body = json.dumps({**found.request, **found.asks, "messages": messages, "a/b": ["x", blank]}).encode()
+    (artifact,) = made("chat", body=body, request_sha256="0" * 64)
+    assert artifact.request.redactions == ("/messages/0/content", "/a~1b/1")
+    (own,) = made("chat", body=body, request_sha256=hashlib.sha256(body).hexdigest())
+    assert own.request.redactions == ()

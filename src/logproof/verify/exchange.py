@@ -33,14 +33,16 @@ from logproof.wire.sse import SseParser
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+BLANK = "[redacted]"
+"""What stands in a body for a credential."""
 _ANY_TEXT = Output(regex=r"[\s\S]*")
 """Stands for any constraint: its logprobs are masked, its text is not judged here."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange. path: below the root. body: the request as the engine got it. reply: the reply's bytes, of a
-    stream every byte. width: entries a position that are certain and keyed by id, None where no logprobs were asked.
-    when: its start.
+    """One exchange. path: below the root. body: the request as the engine got it, credentials blanked. reply: the
+    reply's bytes, of a stream every byte. width: entries a position that are certain and keyed by id, None where no
+    logprobs were asked. when: its start. Digests are over the bytes before anything was blanked.
     """
 
     path: str
@@ -66,11 +68,12 @@ def artifacts_of(
     events = _events(seen.reply) if seen.streamed else None
     plain = seen.reply if events is None else _assembled(seen.path, events)
     made: list[Artifact] = []
+    blanked = tuple(_blanked(body)) if hashlib.sha256(seen.body).hexdigest() != seen.request_sha256 else ()
     for part, request in _parts(plain, body, seen.width, _mode(body, facts)):
         response = _lifted(dialect, request, part, facts)
         call = _call(seen, dialect, request, response, events)
         told = _within(resolve(sampling(body, facts, seen.path), defaults), _room(facts, response), defaults)
-        setting = Setting(claim=claim, sampling=told, k=seen.width or 0, endpoint=endpoint)
+        setting = Setting(claim=claim, sampling=told, k=seen.width or 0, endpoint=endpoint, redactions=blanked)
         made += from_call(call, setting, seen.when)
     return made if len(made) == len({a.artifact_id for a in made}) else _numbered(made)
 
@@ -80,6 +83,18 @@ def _body(seen: Seen) -> dict[str, object]:
         return msgspec.json.decode(seen.body, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArtifactError(f"the request is no JSON object: {error}") from None
+
+
+def _blanked(value: object, at: str = "") -> Iterator[str]:
+    """JSON pointers of the texts in which a credential was blanked."""
+    if isinstance(value, str) and BLANK in value:
+        yield at
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _blanked(inner, f"{at}/{name.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _blanked(inner, f"{at}/{i}")
 
 
 def _dialect(path: str, facts: Facts) -> Dialect:
