@@ -14,6 +14,7 @@ from logproof.errors import (
     BadReply,
 )
 from logproof.ir.facts import Facts
+from logproof.ir.message import text_message
 from logproof.ir.request import Input, Output, Replay, Request, Sampling, Scoring
 from logproof.ir.response import Choice, Finish, Labels, Response, Tokens, TopK, Usage
 from logproof.models import channels
@@ -159,6 +160,21 @@ def test_masked_rivals_of_a_processed_server_are_lifted() -> None:
     assert lifted.choices[0].tokens is not None
     with pytest.raises(BadReply, match="impossible"):
         wires.read(VLLMNative(), request, served(0.0, -9999.0), Facts(logprobs_mode="raw"))
+
+
+def test_masked_rivals_of_a_processed_server_are_lifted_from_a_chat_too() -> None:
+    """Its lists are read while they are lifted, so what the server reports has to be known there."""
+    rivals = [{"token": f"token_id:{t}", "logprob": v} for t, v in ((7, 0.0), (8, -9999.0), (9, -9999.0))]
+    entry = {"token": "token_id:7", "logprob": 0.0, "bytes": None, "top_logprobs": rivals}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "length"}
+    choice |= {"logprobs": {"content": [entry]}, "token_ids": [7]}
+    reply = {"choices": [choice], "prompt_token_ids": [1, 2], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
+    request = Request("m", Input(messages=(text_message("user", "x"),)), scoring=Scoring(sampled=2))
+    lifted = wires.read(get_dialect("openai_chat"), request, reply, Facts(engine="vllm", logprobs_mode="processed"))
+    assert lifted.choices[0].tokens is not None
+    assert lifted.choices[0].tokens.meaning == "processed"
+    with pytest.raises(BadReply, match="impossible"):
+        wires.read(get_dialect("openai_chat"), request, reply, Facts(engine="vllm", logprobs_mode="raw"))
 
 
 def test_label_scores_bear_it_too() -> None:

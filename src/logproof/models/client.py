@@ -163,7 +163,7 @@ class Client:
     def read(self, request: Request, reply: WireReply) -> Response:
         """Lift and check a reply. Raises BadReply kinds, naming the server, StatusError for an error inside a 200."""
         try:
-            response = self.dialect.lift(request, self.dialect.reply_body(reply))
+            response = self.dialect.lift(_as_reported(request, self.facts), self.dialect.reply_body(reply))
             response = _as_measured(request, response, self.facts)
             channels.check(request, response, self.facts)
         except BadReply as fault:
@@ -172,6 +172,13 @@ class Client:
             raise
         notes = remarks.lost_texts(response)
         return replace(response, notes=(*response.notes, *notes)) if notes else response
+
+
+def _as_reported(request: Request, facts: Facts) -> Request:
+    """The request as its reply is read: a server that reports processed logprobs answers as if they were asked."""
+    if facts.logprobs_mode != "processed" or request.replay.logprobs_mode is not None:
+        return request
+    return replace(request, replay=replace(request.replay, logprobs_mode="processed"))
 
 
 def _as_measured(request: Request, response: Response, facts: Facts) -> Response:
