@@ -188,6 +188,35 @@ def test_calibrate_writes_a_policy(
     assert invoke(*args[: -len(SHORT) - 1], "1,none", *SHORT) == 3
 
 
+def test_calibrate_takes_honest_artifacts_of_other_machines(
+    fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Records that differ a little from the trusted engine make a policy that is not exact, and are counted."""
+    rules, other = prompts.with_name("p.json"), prompts.with_name("o.jsonl")
+    args = ("calibrate", prompts, "--engine", fake.url, "-o", rules, "-k", 10, "--nonce", "c", "--concurrencies", 2,
+            "--no-greedy", "--eos-id", 0, *SHORT)  # fmt: skip
+    assert invoke(*args) == 0
+    alone = policies.load(rules.read_bytes())
+    with FakeServer() as machine:
+        start(machine, Tiny(jitter=0.02))
+        captured(machine, prompts, "o.jsonl")
+    assert invoke(*args, "--honest", other) == 0
+    made = policies.load(rules.read_bytes())
+    assert (alone.exact is None, made.exact is None) == (False, True)
+    assert made.rates.tokens > alone.rates.tokens
+    bare = [
+        art.seal(
+            msgspec.structs.replace(
+                a, tokens=art.TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None
+            )
+        )
+        for a in files.read(other)
+    ]
+    files.write(other, bare)
+    assert invoke(*args, "--honest", other) == 4
+    assert "the record holds no ids or no logprobs" in capfd.readouterr().err
+
+
 def test_calibrate_says_when_there_are_too_few_scores(
     prompts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

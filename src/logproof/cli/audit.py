@@ -34,6 +34,9 @@ def calibrate(
     executor: Annotated[
         str | None, typer.Option("--executor", metavar="URL", help="Honest executor, if another.")
     ] = None,
+    honest: Annotated[
+        list[Path] | None, typer.Option("--honest", help="Honest artifacts to add, as of other hardware; repeatable.")
+    ] = None,
     name: Annotated[str, typer.Option("--name", help="Name of the policy.")] = "policy",
     level: Annotated[float, typer.Option("--level", help="Target false-positive rate of a verdict.")] = 0.01,
     days: Annotated[int, typer.Option("--days", min=1, help="Days until the policy expires.")] = 30,
@@ -60,6 +63,7 @@ def calibrate(
 ) -> None:
     """Measure how far honest runs differ on the trusted engine, and write the policy that `verify` judges by."""
     given, limits = ways.prompts(file), _limits(concurrencies)
+    more = ways.artifacts(honest) if honest else []
     pins = [ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce)]
     if greedy and temperature > 0:
         pins.append(ways.pins(Sampler(0.0), max_tokens, width, nonce))
@@ -75,6 +79,9 @@ def calibrate(
             found = await calibrating.collect(
                 sides, given, pins, about.of(maker), method=asked, concurrencies=limits, told=_counted
             )
+            if more:
+                added = await calibrating.recorded(trusted, more, method=asked, concurrency=max(limits))
+                found = calibrating.Collected((*found.pairs, *added.pairs), (*found.failures, *added.failures))
             floor = await calibrating.noise_floor(trusted, found.pairs, asked)
             aim = Aim(
                 name=name,

@@ -6,6 +6,7 @@ prefill) or another honest engine. Repeats of the first replays, cold one includ
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -73,9 +74,37 @@ async def collect(
             for one in await _replayed(sides.verifier, made, method, limit):
                 found.append(one) if isinstance(one, Honest) else failures.append(one)
             told(len(found) + len(failures), total)
+    _refuse_many(failures, total)
+    return Collected(tuple(found), tuple(failures))
+
+
+async def recorded(
+    verifier: Connection, artifacts: Sequence[Artifact], *, method: Asked = "auto", concurrency: int = 1
+) -> Collected:
+    """Replay honest artifacts that were recorded elsewhere, as on other hardware. Raises as `collect`."""
+    made = [(_prompt_of(a), a) for a in artifacts]
+    answers = await in_order([partial(_answer, verifier, a, method) for a in artifacts], concurrency)
+    found = [_pair(prompt, a, answer) for (prompt, a), answer in zip(made, answers, strict=True)]
+    failures = tuple(one for one in found if isinstance(one, str))
+    _refuse_many(failures, len(found))
+    return Collected(tuple(one for one in found if isinstance(one, Honest)), failures)
+
+
+def _prompt_of(artifact: Artifact) -> str:
+    """The prompt's id, unit of the split: as its seed was derived, else by its ids."""
+    seed = artifact.sampling.seed
+    if seed is not None and seed.derivation is not None:
+        return seed.derivation.id
+    return hashlib.sha256(repr(artifact.tokens.prompt_ids).encode()).hexdigest()
+
+
+def _pair(prompt: str, artifact: Artifact, answer: Replay | ReplayFailure) -> Honest | str:
+    return Honest(prompt, artifact, answer) if isinstance(answer, Replay) else f"{prompt}: {answer.detail}"
+
+
+def _refuse_many(failures: Sequence[str], total: int) -> None:
     if len(failures) > MOST_FAILED * total:
         raise EngineError(f"{len(failures)} of {total} honest calls failed, first {failures[0]}")
-    return Collected(tuple(found), tuple(failures))
 
 
 def _own_seeds(pins: Pins, limit: int) -> Pins:
@@ -87,16 +116,16 @@ async def _replayed(verifier: Connection, made: Sequence[Captured], method: Aske
     """A pair, or why there is none, for each capture that succeeded."""
     sound = [(c.prompt.id, c.artifact) for c in made if c.artifact is not None]
     answers = await in_order([partial(_answer, verifier, a, method) for _, a in sound], limit)
-    return [
-        Honest(prompt, artifact, answer) if isinstance(answer, Replay) else f"{prompt}: {answer.detail}"
-        for (prompt, artifact), answer in zip(sound, answers, strict=True)
-    ]
+    return [_pair(prompt, artifact, answer) for (prompt, artifact), answer in zip(sound, answers, strict=True)]
 
 
 async def _answer(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay | ReplayFailure:
-    bad = next((f for f in offline.check(artifact).findings if f.outcome == "fail"), None)
+    checked = offline.check(artifact)
+    bad = next((f for f in checked.findings if f.outcome == "fail"), None)
     if bad is not None:
         return ReplayFailure("engine_error", f"the record fails its own test {bad.test}: {bad.detail}")
+    if not checked.replayable:
+        return ReplayFailure("engine_error", "the record holds no ids or no logprobs")
     return await replay(verifier, artifact, method, repeats=repeats)
 
 
