@@ -333,6 +333,8 @@ def test_identity_is_claimed_and_held_against_the_policy(
         assert model.tokenizer_digest == hashlib.sha256(b"{}").hexdigest()
         assert invoke("verify", other, "--engine", fake.url, "--policy", rules) == code
     assert "weights digest bbb" in capfd.readouterr().out
+    assert invoke(*made, "--identity", f"weights_digest={'a' * 64}", "--pin-model") == 0
+    assert invoke("verify", other, "--engine", fake.url, "--policy", rules) == 1
     for bad, code in (("name=x", 3), ("revision", 3), (f"weights_digest={tokenizer}.none", 3)):
         assert invoke("capture", prompts, "-m", fake.url, "-o", other, "--identity", bad, *SHORT) == code
 

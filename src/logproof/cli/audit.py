@@ -40,6 +40,9 @@ def calibrate(
     name: Annotated[str, typer.Option("--name", help="Name of the policy.")] = "policy",
     level: Annotated[float, typer.Option("--level", help="Target false-positive rate of a verdict.")] = 0.01,
     days: Annotated[int, typer.Option("--days", min=1, help="Days until the policy expires.")] = 30,
+    pin_model: Annotated[
+        bool, typer.Option("--pin-model", help="Records of another model or digest are invalid, not inconclusive.")
+    ] = False,
     concurrencies: Annotated[str, typer.Option("--concurrencies", help="Concurrencies to capture at.")] = "1,4",
     method: ways.MethodName = "auto",
     temperature: ways.Temperature = 1.0,
@@ -91,6 +94,7 @@ def calibrate(
                 notes=found.failures,
                 executor=_side(maker, dtype),
                 verifier=_side(trusted),
+                pin_model=pin_model,
             )
             return fit(found.pairs, aim, datetime.now(UTC))
 

@@ -61,7 +61,7 @@ class Honest(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
     """What the policy shall promise. level: false-positive rate; days: validity; floor: measured noise of repeats;
-    notes: what the reader must know (calls that failed)."""
+    notes: what the reader must know (calls that failed); pin_model: another model's record is invalid."""
 
     name: str
     level: float = 0.01
@@ -71,6 +71,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     executor: Engine = Engine()
     verifier: Engine = Engine()
+    pin_model: bool = False
 
 
 def fit(pairs: Sequence[Honest], aim: Aim, now: datetime, split: Split | None = None) -> Policy:
@@ -102,6 +103,7 @@ def fit(pairs: Sequence[Honest], aim: Aim, now: datetime, split: Split | None = 
         sigma=distance.fit_sigma([distance.pair(p.own, p.replay.columns) for p in scale]),
         scores={},
         floor=aim.floor,
+        pin_model=aim.pin_model,
         notes=aim.notes,
         selftest=_selftest(pairs),
         exact=max(EXACT_LEAST, 3.0 * worst) if worst <= EXACT_BELOW else None,
