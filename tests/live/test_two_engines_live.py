@@ -5,6 +5,7 @@ vLLM and SGLang share no kernels, so their values differ in the last digits; eac
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from urllib.request import urlopen
@@ -14,7 +15,14 @@ import pytest
 
 from logproof.cli.main import run as command
 from logproof.models import listed_fields
+from logproof.models.connect import Options, connect
 from logproof.models.probe import read_facts
+from logproof.verify import audit as auditing
+from logproof.verify.capture import Pins, capture, prompts
+from logproof.verify.judge import Replay
+from logproof.verify.recording import claim_of
+from logproof.verify.support import Sampler
+from verify.builders import policy
 
 NOISE = 1e-4
 """Most that a logprob of one engine differs from the other's, in nats: 6e-5 was seen over 1,320 tokens."""
@@ -100,3 +108,29 @@ def test_plain_and_streamed_chat_are_identical(
     assert sampled["differing_ids"] == sampled["unknown_ids"] == sampled["unknown_meaning"] == 0
     if exact:
         assert sampled["max_difference"] == own["max_difference"] == 0
+
+
+def test_records_of_one_engine_replay_on_the_other(engine_url: str, sglang_url: str) -> None:
+    """A prefill on a stock SGLang judges what vLLM produced, and the other way round (greedy: SGLang draws unseeded)."""
+
+    async def work() -> None:
+        async with (
+            connect(engine_url, Options(texts=False)) as vllm,
+            connect(sglang_url, Options(texts=False)) as sglang,
+        ):
+            for maker, trusted, sampler in ((vllm, sglang, Sampler(1.0)), (sglang, vllm, Sampler(0.0))):
+                pins = Pins(max_tokens=24, k=5, nonce="two" if maker is vllm else None, sampler=sampler)
+                claim = claim_of(maker.facts, "smollm2", dtype="float32", runner="v1", device="cpu", eos_ids=(2,))
+                made = [c async for c in capture(maker, RECORDS, pins, claim, concurrency=1)]
+                for one in made:
+                    assert one.artifact is not None, one.error
+                    answer, verdict = await auditing.verify(trusted, one.artifact, RULES)
+                    assert isinstance(answer, Replay), answer
+                    assert (answer.method, answer.engine) == ("prefill", trusted.facts.engine)
+                    assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.findings
+
+    asyncio.run(work())
+
+
+RECORDS = prompts("\n".join(json.dumps({"text": t}) for t in ("Once upon a time", "写一首关于春天的诗 🌸")).encode())
+RULES = policy(model_id="smollm2", exact=2e-4, k=5, require="distribution")
