@@ -111,7 +111,7 @@ def test_plain_and_streamed_chat_are_identical(
 
 
 def test_records_of_one_engine_replay_on_the_other(engine_url: str, sglang_url: str) -> None:
-    """A prefill on a stock SGLang judges what vLLM produced, and the other way round (greedy: SGLang draws unseeded)."""
+    """A prefill on a stock SGLang judges what vLLM produced, and the other way round, greedy: SGLang takes no seed."""
 
     async def work() -> None:
         async with (
