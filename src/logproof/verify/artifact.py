@@ -156,8 +156,7 @@ class LogprobsSpec(Record, frozen=True, kw_only=True):
     mode: raw (the model's own), processed (after temperature and cuts) or constrained (raw, over the tokens that a
     grammar lets through). k: entries asked a position.
     format: float32, or fixed with `denominator` steps a nat. step: largest rounding error of a value against the
-    engine's own, in nats (0 where the engine's float32 is kept). sampled_in_row: whether the wire may put the sampled
-    token in place of the k-th.
+    engine's own, in nats (0 where the engine's float32 is kept).
     """
 
     mode: Mode
@@ -165,7 +164,6 @@ class LogprobsSpec(Record, frozen=True, kw_only=True):
     format: Literal["float32", "fixed"]
     denominator: int | None = None
     step: float = 0.0
-    sampled_in_row: bool = True
 
 
 class TokenIds(Record, frozen=True, kw_only=True):
