@@ -255,11 +255,40 @@ def test_choices_of_vllm_are_drawn_with_following_seeds() -> None:
     made, replay = exact()
     assert made.sampling.seed is not None
     asked = replace(made.sampling, seed=art.Seed(value=made.sampling.seed.value - 2, origin="requester"))
-    third = change(made, sampling=asked, choice=art.ChoiceRef(n=4, index=2))
+    sent = replace(made.request, body={"n": 4})
+    third = change(made, sampling=asked, choice=art.ChoiceRef(n=4, index=2), request=sent)
     got = judge(third, replay, policy(), NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.reasons
+    unasked = judge(change(third, request=made.request), replay, policy(), NOW)
+    assert unasked.level == "sampled"
+    assert "for which the recorded request does not ask" in finding(unasked, "seed").detail
     second = judge(change(third, choice=art.ChoiceRef(n=4, index=1)), replay, policy(), NOW)
     assert {f.test for f in second.findings if f.outcome == "fail"} == {"S4", "S2"}
+
+
+def test_a_temperature_that_vllm_lifts_is_replayed_as_lifted() -> None:
+    """Between 0 and 0.01 vLLM takes 0.01; another engine may not."""
+    z = logits(N, 31, spread=0.2)
+    cold = Sampler(0.01)
+    own = record(z, draw(z, cold, 7), 20)
+    told = artifact(own, Sampler(0.001), 7)
+    assert finding(judge(told, replayed(own), policy(), NOW), "S4").outcome == "pass"
+    assert finding(judge(artifact(own, Sampler(0.005), 7), replayed(own), policy(), NOW), "S4").outcome == "pass"
+    assert finding(judge(artifact(own, Sampler(0.02), 7), replayed(own), policy(), NOW), "S4").outcome == "fail"
+
+
+def test_processed_logprobs_of_an_engine_that_reports_them_before_its_cuts_do_not_give_the_draw() -> None:
+    """SGLang's sum to 1 over all tokens, whatever top-k and top-p then leave out."""
+    z = logits(N, 32)
+    cut = Sampler(0.8, 5)
+    own = record(z / 0.8, draw(z, cut, 7), 5)
+    made = artifact(own, cut, 7, k=5)
+    made = change(made, logprobs=replace(made.logprobs, mode="processed"))
+    as_vllm = judge(made, None, None, NOW)
+    assert finding(as_vllm, "S0c").outcome == "fail"
+    sglang = judge(engine(made, name="sglang"), None, None, NOW)
+    assert all(f.outcome != "fail" for f in sglang.findings)
+    assert "before" in finding(sglang, "S4").detail or "after its cuts" in finding(sglang, "S4").detail
 
 
 def engine(made: art.Artifact, **fields: object) -> art.Artifact:

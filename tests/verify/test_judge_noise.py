@@ -189,15 +189,17 @@ def test_three_tokens_are_too_few_for_a_distance(calibrated: Policy) -> None:
 def test_an_honest_token_at_the_edge_of_top_k_is_a_margin_and_not_impossible(calibrated: Policy) -> None:
     """By the verifier's logprobs token 2 is third by a rounding; by the executor's it was second, and was drawn."""
     narrow, rows = Sampler(1.0, 2), [[0, 1, 2, 3]] * 40
-    values = [np.array([-0.7, -1.6, -1.6 - calibrated.cut_slack, -5.0], np.float32).tolist()] * 40
+    slack = calibrated.cut_slack(narrow)
+    assert 0.0 == calibrated.cut_slack(Sampler(1.0, 2, 0.9)) < slack <= 0.5
+    values = [np.array([-0.7, -1.6, -1.6 - slack, -5.0], np.float32).tolist()] * 40
     ids = draw(np.array(values)[:, :3], Sampler(1.0), 3)
     own = make(ids, [values[0][t] for t in ids], rows, values)
     strict = seedreplay.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3)
     assert strict.out.sum() == sum(t == 2 for t in ids) > 0
-    near = seedreplay.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=calibrated.cut_slack)
+    near = seedreplay.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack)
     assert not near.out.any()
     assert near.capped() <= near.tolerance
     told = judge(artifact(own, narrow, 3, k=4), replayed(own), replace(calibrated, k=4), NOW)
     assert finding(told, "S2").statistic["out"] == 0.0
     far = make([3] * 40, [-5.0] * 40, rows, values)
-    assert seedreplay.redraw(far, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=calibrated.cut_slack).out.all()
+    assert seedreplay.redraw(far, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack).out.all()

@@ -35,7 +35,7 @@ def test_support_is_sound(seed: int, sampler: Sampler, k: int, coarse: bool, sla
     for i in range(5):
         row = masked(z[i], sampler)
         raw = log_softmax(z[i]) / sampler.temperature
-        whole = float(np.log(np.exp(raw[np.isfinite(row)]).sum()))
+        whole = float(np.log(np.exp(raw[np.isfinite(row)]).sum()) - got.unlisted.shift[i])
         open_ties = sampler.top_p < 1.0 and coarse
         for t, kept, cut in zip(got.ids[i], got.kept[i], got.cut[i], strict=True):
             assert not (kept and cut)
@@ -94,6 +94,28 @@ def test_an_honest_record_never_contradicts_itself(seed: int, sampler: Sampler, 
     assert seedreplay.first_violation(got) is None
     assert not got.out.any()
     assert got.capped() <= got.tolerance
+
+
+cold = st.builds(
+    Sampler, st.sampled_from([0.01, 0.02, 0.1]), st.just(0), st.sampled_from([1.0, 0.9]), st.sampled_from([0.0, 0.1])
+)
+
+
+@quick
+@given(st.integers(0, 10_000), cold, st.integers(1, 30))
+@pytest.mark.filterwarnings("error")
+def test_a_cold_record_has_a_support(seed: int, sampler: Sampler, k: int) -> None:
+    """exp(logprob / 0.01) is 0 in float64 below -7.45 nats, which many a row's best is."""
+    z = logits(12, seed, spread=0.2)
+    c = record(z, draw(z, sampler, seed), k)
+    got = support(c, sampler, vocab_size=VOCAB)
+    assert not got.sampled_cut.any()
+    assert np.isfinite(got.log_z_high).all()
+    redrawn = seedreplay.redraw(c, sampler, SPLITMIX, seed, 3, vocab_size=VOCAB)
+    assert seedreplay.first_violation(redrawn) is None
+    drawn = sampling.outcomes(c, sampler, VOCAB)
+    assert not np.isnan(drawn.log_q).any()
+    assert not drawn.out.any()
 
 
 @quick

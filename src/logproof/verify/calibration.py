@@ -177,7 +177,7 @@ def truncated(artifact: Artifact, n: int) -> Artifact:
 def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tuple[float, ...]]]:
     table: dict[str, dict[str, list[float]]] = {}
     for p in pairs:
-        draw = _redraw(p, p.replay.columns, *offline.drawn_by(p.artifact, _trusted(policy)), policy.cut_slack)
+        draw = _redraw(p, p.replay.columns, *offline.drawn_by(p.artifact, _trusted(policy)), policy)
         for b in range(len(conformal.BUCKETS)):
             n = head_length(p, b)
             if n is None:
@@ -213,7 +213,7 @@ def _rates(pairs: Sequence[Honest], policy: Policy) -> Rates:
             gaps = sampling.greedy_gaps(p.replay.columns)
             beyond, greedy = beyond + int((gaps > step).sum()), greedy + len(gaps)
             continue
-        draw = _redraw(p, p.replay.columns, sampler, profile, policy.cut_slack)
+        draw = _redraw(p, p.replay.columns, sampler, profile, policy)
         if draw is not None:
             bins += np.bincount(seedreplay.margin_bins(draw), minlength=seedreplay.BINS)
         drawn = sampling.outcomes(p.replay.columns, sampler, p.artifact.claim.model.vocab_size)
@@ -233,15 +233,16 @@ def _trusted(policy: Policy) -> str | None:
 
 
 def _redraw(
-    p: Honest, rows: Columns, sampler: Sampler | str, profile: Profile | None, slack: float = 0.0
+    p: Honest, rows: Columns, sampler: Sampler | str, profile: Profile | None, policy: Policy | None = None
 ) -> seedreplay.Redraw | None:
-    """The draw repeated on these rows, the verifier's or the record's own; None where it cannot be."""
+    """The draw repeated on these rows, the verifier's under a policy or the record's own; None where it cannot be."""
     seed = offline.drawn_seed(p.artifact)
     if isinstance(sampler, str) or sampler.greedy or profile is None or seed is None:
         return None
     if offline.seed_obstacle(p.artifact, sampler, profile) is not None:
         return None
     vocab, prompt = p.artifact.claim.model.vocab_size, len(p.artifact.tokens.prompt_ids or ())
+    slack = policy.cut_slack(sampler) if policy is not None else 0.0
     return seedreplay.redraw(rows, sampler, profile, seed, prompt, slack=slack, vocab_size=vocab)
 
 

@@ -41,7 +41,7 @@ def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple
     measured on the trusted engine; they overrule the claim.
     """
     sound = _structure(artifact)
-    bound = art.seed_is_bound(artifact.sampling.seed)
+    bound = art.seed_is_bound(artifact.sampling.seed) and _choice_is_bound(artifact)
     if sound.outcome == "fail":
         return Offline((sound,), None, None, None, bound)
     missing = _missing(artifact)
@@ -62,8 +62,28 @@ def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple
 
 def drawn_by(artifact: Artifact, trusted_profile: str | None = None) -> tuple[Sampler | str, Profile | None]:
     """The sampler that the artifact claims, or why none can be replayed, and its profile, None where none counts."""
-    spec = artifact.logprobs
-    return claimed(artifact.sampling, "unknown" if spec is None else spec.mode), _profile(artifact, trusted_profile)
+    return _sampler(artifact), _profile(artifact, trusted_profile)
+
+
+LEAST_TEMPERATURE = 0.01
+"""What vLLM 0.25 to 0.32 takes for a temperature above 0 and below it (`SamplingParams`)."""
+
+
+def _sampler(artifact: Artifact) -> Sampler | str:
+    """As the claimed engine takes what was sent. Of engines other than vLLM, SGLang reports processed logprobs before
+    its cuts, so these do not give the draw."""
+    told, mode = artifact.sampling, "unknown" if artifact.logprobs is None else artifact.logprobs.mode
+    vllm = artifact.claim.engine.name == "vllm"
+    if mode == "processed" and not vllm and _cuts(told):
+        return "only vLLM is known to report processed logprobs after its cuts"
+    if vllm and told.temperature is not None and 0.0 < told.temperature < LEAST_TEMPERATURE:
+        told = msgspec.structs.replace(told, temperature=LEAST_TEMPERATURE)
+    return claimed(told, mode)
+
+
+def _cuts(told: art.Sampling) -> bool:
+    """Whether top-k, top-p or min-p may leave something out."""
+    return bool(told.top_k) or (told.top_p is not None and told.top_p < 1.0) or bool(told.min_p)
 
 
 def _structure(artifact: Artifact) -> Finding:
@@ -158,6 +178,13 @@ def drawn_seed(artifact: Artifact) -> int | None:
     return seed.value + choice.index
 
 
+def _choice_is_bound(artifact: Artifact) -> bool:
+    """Whether the executor could not choose which of many seeds its choice has: it is the only one, or the request
+    that was recorded asks for as many."""
+    body, n = artifact.request.body, artifact.choice.n
+    return n == 1 or (isinstance(body, dict) and body.get("n") == n)
+
+
 def _self_replay(
     artifact: Artifact, columns: Columns, sampler: Sampler | str, profile: Profile | None, step: float
 ) -> Finding:
@@ -215,8 +242,10 @@ def _seed(artifact: Artifact, bound: bool) -> Finding:
     if bound:
         blind = "a requester who is in league with the executor"
         return Finding(test="seed", outcome="pass", detail="the executor did not choose the seed", blind=blind)
-    origin = "absent" if seed is None else seed.origin
-    return Finding(test="seed", outcome="unknown", reason="seed_unbound", detail=f"the seed's origin is {origin}")
+    detail = f"the seed's origin is {'absent' if seed is None else seed.origin}"
+    if art.seed_is_bound(seed):
+        detail = f"it is one of {artifact.choice.n} choices, for which the recorded request does not ask"
+    return Finding(test="seed", outcome="unknown", reason="seed_unbound", detail=detail)
 
 
 def _stated(artifact: Artifact) -> list[Finding]:
@@ -263,8 +292,9 @@ def _lattice(artifact: Artifact, columns: Columns) -> list[Finding]:
 def _sums(artifact: Artifact, columns: Columns) -> list[Finding]:
     """S0c: a failure where processed logprobs are stated and cannot be, else a note where the two kinds differ."""
     spec, told = artifact.logprobs, artifact.sampling
-    cut = bool(told.top_k) or (told.top_p or 1.0) < 1.0 or bool(told.min_p)
-    if spec is None or spec.mode == "constrained" or not columns.width or not cut:
+    if spec is None or spec.mode == "constrained" or not columns.width or not _cuts(told):
+        return []
+    if artifact.claim.engine.name != "vllm":  # SGLang's are processed before its cuts, and sum to 1 over all tokens
         return []
     if told.temperature is None or told.temperature < GREEDY_BELOW:
         return []

@@ -148,7 +148,7 @@ def _seed(artifact: Artifact, offline: Offline, verifier: Columns, policy: Polic
         seed,
         len(artifact.tokens.prompt_ids or ()),
         step=policy.exact or 0.0,
-        slack=policy.cut_slack,
+        slack=policy.cut_slack(offline.sampler),
         vocab_size=artifact.claim.model.vocab_size,
     )
     return seed_finding(draw, policy)

@@ -18,6 +18,7 @@ from logproof.errors import UsageError
 from logproof.verify import conformal
 from logproof.verify.artifact import Mode, Record
 from logproof.verify.distance import Sigma
+from logproof.verify.support import Sampler
 
 POLICY_SCHEMA = "logproof-policy/1"
 MAX_BYTES = 256 * 1024 * 1024
@@ -30,6 +31,8 @@ S2 holds two tests: its margins among honest ones have a third of the level, as 
 
 CUT_SCALES = 3.0
 """Median honest residuals that make the slack at a cut. 3 is two rounding steps of bfloat16 where most tokens lie."""
+MOST_SLACK = 0.5
+"""Nats; noise beyond it says that the pair is none, and would leave no rivals."""
 
 Level = Literal["distribution", "sampled", "replayed"]
 
@@ -139,15 +142,17 @@ class Policy(Record, frozen=True, kw_only=True):
         """Level of one statistical test. S2g has that of S2."""
         return self.level * SHARES[test] * (1.0 + 1e-9)  # a p-value of 1/300 must count at a third of 1 %
 
-    @property
-    def cut_slack(self) -> float:
-        """By how much a replayed logprob may be off when S2 asks what the cuts leave, nats.
+    def cut_slack(self, sampler: Sampler) -> float:
+        """By how much a replayed logprob may be off when S2 asks what the cuts leave, nats, at most MOST_SLACK.
 
         Honest noise moves tokens over the edge of top-k: of the rare honest tokens that lie outside, most do so by one
         rounding step. As impossible draws these would outweigh every margin of their text; so they count by their
-        margin, like any other.
+        margin, like any other. Under top-p it would leave hardly a rival, since a share of mass adds up such errors of
+        all tokens at once; there nothing is allowed.
         """
-        return self.exact if self.exact is not None else CUT_SCALES * float(np.median(self.sigma.scales))
+        if self.exact is not None:
+            return self.exact
+        return min(MOST_SLACK, CUT_SCALES * float(np.median(self.sigma.scales))) if sampler.top_p == 1.0 else 0.0
 
     def expired(self, now: datetime) -> bool:
         """Whether `now` is past the policy's last day."""

@@ -24,6 +24,8 @@ SUM_SLACK = 1e-3
 """How far listed probabilities may sum beyond 1."""
 MAX_WIDTH = 1024
 MAX_ID = 2**31 - 1
+MAX_CHOICES = 1 << 14
+"""Most choices of one request: vLLM's own limit."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ def _seal(a: Artifact) -> Iterator[Fault]:
 
 
 def _choice(a: Artifact) -> Iterator[Fault]:
-    if not (a.choice.n >= 1 and 0 <= a.choice.index < a.choice.n):
+    if not (1 <= a.choice.n <= MAX_CHOICES and 0 <= a.choice.index < a.choice.n):
         yield from _bad("choice", f"index {a.choice.index} of {a.choice.n} choices")
 
 
@@ -69,7 +71,7 @@ def _ids(a: Artifact) -> Iterator[Fault]:
         yield from _bad("tokens.completion_ids", "is empty: nothing was produced")
     if a.tokens.prompt_ids is not None and not a.tokens.prompt_ids:
         yield from _bad("tokens.prompt_ids", "is empty: a completion follows from something")
-    if bound is not None and bound < 1:
+    if bound is not None and not 1 <= bound <= MAX_ID + 1:
         yield from _bad("claim.model.vocab_size", f"is {bound}")
 
 

@@ -92,13 +92,15 @@ def bending(sampling: Sampling, mode: str = "raw") -> tuple[str, ...]:
 class Unlisted(msgspec.Struct, frozen=True, eq=False, dict=True):
     """What is known of the tokens that a row does not list.
 
-    margin: by how much two scores may be off against each other. vocab_size: None where it is not known.
+    margin: by how much two scores may be off against each other. vocab_size: None where it is not known. shift:
+    float64 [n], what was taken off the scores of each row, so that the exp of its best does not underflow.
     """
 
     columns: Columns
     sampler: Sampler
     margin: float
     vocab_size: int | None
+    shift: Floats
 
     @cached_property
     def error(self) -> float:
@@ -116,8 +118,10 @@ class Unlisted(msgspec.Struct, frozen=True, eq=False, dict=True):
         count = np.inf if self.vocab_size is None else np.maximum(self.vocab_size - self.columns.counts, 0)
         mass = rest(self.columns, self.error)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            spread = mass * np.exp(low * (1.0 / t - 1.0)) if t <= 1.0 else count ** (1.0 - 1.0 / t) * mass ** (1.0 / t)
-        return np.where(self._all_cut(low / t), 0.0, np.minimum(spread, count * np.exp(low / t)))
+            steep = mass * np.exp(low * (1.0 / t - 1.0) - self.shift)
+            spread = steep if t <= 1.0 else count ** (1.0 - 1.0 / t) * mass ** (1.0 / t)
+            most = np.fmin(spread, count * np.exp(low / t - self.shift))
+        return np.where(self._all_cut(low / t), 0.0, most)
 
     def _all_cut(self, highest: Floats) -> Mask:
         """bool [n]: min-p or top-k surely cut every token whose score is at most `highest`."""
@@ -141,13 +145,15 @@ class Unlisted(msgspec.Struct, frozen=True, eq=False, dict=True):
         if t >= 1.0:
             return np.asarray(mass * np.exp(c.floor * (1.0 / t - 1.0)), np.float64)
         count = np.maximum((self.vocab_size or 0) - c.counts, 1)
-        return np.asarray(count ** (1.0 - 1.0 / t) * mass ** (1.0 / t), np.float64)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.exp((1.0 - 1.0 / t) * np.log(count) + np.log(mass) / t - self.shift), np.float64)
 
 
 class Support(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The drawn-from distribution of n positions. Cells [n, w + 1]: row entries, then the sampled token if apart.
 
-    ids: int64. scores: logprob / temperature, -inf in empty cells. kept, cut: surely in, surely out. x: column of the
+    ids: int64. scores: logprob / temperature, below temperature 1 less the row's best, -inf in empty cells. kept, cut:
+    surely in, surely out. x: column of the
     sampled token, int64 [n], -1 where its logprob is unknown.
     """
 
@@ -196,7 +202,12 @@ def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_siz
         raise ValueError("a greedy sampler has no support; sampling.greedy_gaps judges it")
     ids, logprobs = columns.entries
     scores = logprobs if sampler.temperature == 1.0 else logprobs / sampler.temperature
-    unlisted = Unlisted(columns, sampler, 2.0 * slack / sampler.temperature, vocab_size)
+    shift = np.zeros(len(columns))
+    if sampler.temperature < 1.0:
+        best = scores.max(axis=1, initial=-np.inf)
+        shift = np.where(np.isfinite(best), best, 0.0)
+        scores = scores - shift[:, None]
+    unlisted = Unlisted(columns, sampler, 2.0 * slack / sampler.temperature, vocab_size, shift)
     real = np.isfinite(scores)
     kept, cut = _cuts_unsorted(scores, unlisted)
     kept, cut = kept & real, cut & real

@@ -175,7 +175,7 @@ def _bounds(columns: Columns, ends: Collection[int], sampler: Sampler, vocab_siz
     kept = support(columns, sampler, vocab_size=vocab_size)
     here = np.isin(kept.ids, list(ends))
     unnamed = len(ends) - here.sum(axis=1)
-    each = np.exp(columns.floor / sampler.temperature)
+    each = np.exp(columns.floor / sampler.temperature - kept.unlisted.shift)
     listed = np.where(here & ~kept.cut, kept.weights, 0.0).sum(axis=1)
     sure = np.where(here & kept.kept, kept.weights, 0.0).sum(axis=1)
     above = listed + np.minimum(unnamed * each, kept.unlisted.most)
