@@ -68,6 +68,18 @@ CASES: list[Case] = [
         "vocab_size",
     ),
     (
+        "huge vocab",
+        lambda a: change(a, claim=replace(a.claim, model=replace(a.claim.model, vocab_size=10**30))),
+        "malformed",
+        "vocab_size",
+    ),
+    (
+        "many choices",
+        lambda a: change(a, choice=art.ChoiceRef(n=1 << 20, index=0)),
+        "malformed",
+        "choice",
+    ),
+    (
         "usage",
         lambda a: change(a, end=replace(a.end, usage=art.Usage(completion=9))),
         "inconsistent_usage",
