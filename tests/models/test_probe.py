@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.errors import AuthError, NoEngine, ServerFault, StatusError, TransportError
 from logproof.ir.facts import Facts
-from logproof.models.probe import probe, read_facts
+from logproof.models.probe import QUESTIONS, probe, read_facts
 from logproof.wire.endpoint import endpoint
 from logproof.wire.message import WireReply, WireRequest
 from logproof.wire.retry import RetryPolicy
@@ -118,6 +120,72 @@ def test_the_plugin_is_believed_only_where_it_says_true() -> None:
     off = read_facts({**recorded("vllm"), "/logproof/status": unready}).plugin
     assert off is not None
     assert (off.enforced_replay, off.reason) == (False, "canary failed")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+KEYS = (
+    "data", "models", "id", "name", "root", "max_model_len", "owned_by", "type", "version", "context_length",
+    "vocab_size", "enable_deterministic_inference", "weight_version", "served_model_name", "paths", "info", "title",
+    "components", "schemas", "$ref", "properties", "post", "requestBody", "content", "application/json", "schema",
+    "features", "ready", "logprobs_mode", "reason", "/tokenize", "/detokenize", "max_total_tokens",
+)  # fmt: skip
+
+
+def known_keys(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.dictionaries(st.sampled_from(KEYS), inner, max_size=6) | st.lists(inner, max_size=2)
+
+
+@given(st.dictionaries(st.sampled_from(QUESTIONS), st.recursive(JSON, known_keys, max_leaves=8), min_size=1))
+def test_answers_of_any_type_give_facts(answers: dict[str, object]) -> None:
+    facts = read_facts(answers)
+    assert msgspec.convert(msgspec.to_builtins(facts), Facts) == facts
+
+
+FIELDS: tuple[tuple[str, tuple[str | int, ...], str, type], ...] = (
+    ("/v1/models", ("data", 0, "id"), "models", str),
+    ("/v1/models", ("data", 0, "root"), "model_root", str),
+    ("/v1/models", ("data", 0, "max_model_len"), "max_model_len", int),
+    ("/server_info", ("context_length",), "max_model_len", int),
+    ("/server_info", ("vocab_size",), "vocab_size", int),
+    ("/server_info", ("enable_deterministic_inference",), "deterministic", bool),
+    ("/server_info", ("version",), "version", str),
+    ("/version", ("version",), "version", str),
+    ("/info", ("version",), "version", str),
+    ("/v1beta/models", ("models", 0, "name"), "models", str),
+    ("/model_info", ("weight_version",), "fingerprint", str),
+    ("/model_info", ("served_model_name",), "models", str),
+    ("/logproof/status", ("version",), "plugin", str),
+    ("/openapi.json", ("paths",), "routes", dict),
+    ("/openapi.json", ("paths",), "fields", dict),
+)
+
+
+@pytest.mark.parametrize(("question", "path", "field", "kind"), FIELDS)
+@given(value=JSON)
+def test_an_odd_type_is_unknown(
+    question: str, path: tuple[str | int, ...], field: str, kind: type, value: object
+) -> None:
+    """A value of another type than a field's, or an empty or negative one, tells nothing."""
+    answer = value
+    for key in reversed(path):
+        answer = [answer] if isinstance(key, int) else {key: answer}
+    told = getattr(read_facts({question: answer}), field)
+    if type(value) is not kind or (kind is int and value <= 0):
+        assert told in (None, (), {})
+
+
+@pytest.mark.parametrize("odd", ["x", 1.5, True, -1, [], {}])
+def test_a_plugin_that_tells_odd_things(odd: object) -> None:
+    status = {"version": "1", "ready": odd, "features": odd, "logprobs_mode": odd, "reason": odd}
+    plugin = read_facts({"/logproof/status": status}).plugin
+    assert plugin is not None
+    text = odd if isinstance(odd, str) else None
+    assert (plugin.enforced_replay, plugin.logprobs_mode) == (False, False)
+    assert (plugin.default_mode, plugin.reason) == (text, text)
 
 
 LIMIT = {"error": {"message": "Requested sample logprobs of 1000000, which is greater than max allowed: 100"}}

@@ -89,14 +89,14 @@ def read_facts(answers: Answers) -> Facts:
         "engine": engine,
         "version": _version(answers),
         "models": models or None,
-        "model_root": first.get("root"),
-        "max_model_len": first.get("max_model_len") or info.get("context_length"),
+        "model_root": _text(first.get("root")),
+        "max_model_len": _count(first.get("max_model_len")) or _count(info.get("context_length")),
         "fields": (engine not in GATEWAYS and _fields(schema)) or None,
         "routes": routes or None,
         "tokenizer": _tokenizes(engine, routes) or None,
-        "vocab_size": info.get("vocab_size"),
-        "deterministic": info.get("enable_deterministic_inference"),
-        "fingerprint": _dict(answers.get("/model_info")).get("weight_version"),
+        "vocab_size": _count(info.get("vocab_size")),
+        "deterministic": _flag(info.get("enable_deterministic_inference")),
+        "fingerprint": _text(_dict(answers.get("/model_info")).get("weight_version")),
         "plugin": _plugin(answers.get("/logproof/status")),
     }
     values = {k: v for k, v in known.items() if v is not None}
@@ -217,15 +217,29 @@ def _dict(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+def _text(value: object) -> str | None:
+    """A text that says something; None for whatever else a server sends."""
+    return value if isinstance(value, str) and value else None
+
+
+def _count(value: object) -> int | None:
+    """A whole number above 0; JSON's true is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _entries(answers: Answers) -> list[dict[str, object]]:
     listed = _dict(answers.get("/v1/models")).get("data") or _dict(answers.get("/v1beta/models")).get("models")
     return [e for e in listed if isinstance(e, dict)] if isinstance(listed, list) else []
 
 
 def _models(answers: Answers) -> tuple[str, ...]:
-    names = [e.get("id") or str(e.get("name", "")).removeprefix("models/") for e in _entries(answers)]
-    served = _dict(answers.get("/model_info")).get("served_model_name")
-    return tuple(str(n) for n in names if n) or ((served,) if isinstance(served, str) else ())
+    names = [_text(e.get("id")) or (_text(e.get("name")) or "").removeprefix("models/") for e in _entries(answers)]
+    served = _text(_dict(answers.get("/model_info")).get("served_model_name"))
+    return tuple(n for n in names if n) or ((served,) if served else ())
 
 
 def _first_model(answers: Answers) -> dict[str, object]:
@@ -267,11 +281,10 @@ def _about(answers: Answers) -> dict[str, object]:
 
 def _version(answers: Answers) -> str | None:
     for question in ("/version", "/server_info", "/info"):
-        found = _dict(answers.get(question)).get("version")
-        if isinstance(found, str):
+        found = _text(_dict(answers.get(question)).get("version"))
+        if found is not None:
             return found
-    own = _about(answers).get("version") if _about(answers).get("title") == _LITELLM else None
-    return own if isinstance(own, str) else None
+    return _text(_about(answers).get("version")) if _about(answers).get("title") == _LITELLM else None
 
 
 def _fields(schema: dict[str, object]) -> dict[str, list[str]]:
@@ -297,15 +310,16 @@ def _properties(schema: dict[str, object], document: dict[str, object]) -> dict[
 def _plugin(status: object) -> Plugin | None:
     """The plugin's status document (plugin/src/logproof_vllm/endpoint.py gives its form)."""
     found = _dict(status)
-    if not isinstance(found.get("version"), str):
+    version = _text(found.get("version"))
+    if version is None:
         return None
     features = _dict(found.get("features"))
     ready = found.get("ready") is True
     return Plugin(
-        version=str(found["version"]),
+        version=version,
         enforced_replay=ready and features.get("enforced_replay") is True,
         logprobs_mode=ready and features.get("logprobs_mode") is True,
-        default_mode=str(found["logprobs_mode"]) if found.get("logprobs_mode") else None,
-        reason=str(found["reason"]) if found.get("reason") else None,
+        default_mode=_text(found.get("logprobs_mode")),
+        reason=_text(found.get("reason")),
         status=found,
     )
