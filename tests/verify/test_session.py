@@ -103,6 +103,12 @@ def test_records_hold_no_infinities() -> None:
     assert math.isfinite(state.log_e)
 
 
+@pytest.mark.parametrize("level", [0.0, -0.5, 1.0, 5.0, math.nan])
+def test_a_level_is_a_share(level: float) -> None:
+    with pytest.raises(ValueError, match="not between 0 and 1"):
+        Session(level=level)
+
+
 def test_false_discoveries_are_shared_among_providers() -> None:
     """Ten providers at level 0.05: one needs 200 to 1 alone, two need 100 to 1 each, a contradiction is enough."""
     calm, strong = audit(grown(verdict(0.0))), audit(grown(verdict(math.log(120.0))))

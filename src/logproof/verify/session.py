@@ -38,12 +38,19 @@ class Step(Record, frozen=True, kw_only=True):
 
 
 class Session(Record, frozen=True, kw_only=True):
-    """The state of an audit. status and headline: what is settled so far. skipped: repeats of a prompt and seed."""
+    """The state of an audit. status and headline: what is settled so far. skipped: repeats of a prompt and seed.
+
+    level: share of honest providers that may be rejected. Raises ValueError unless it is between 0 and 1.
+    """
 
     level: float
     steps: tuple[Step, ...] = ()
     skipped: int = 0
     seen: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.level < 1.0:
+            raise ValueError(f"level {self.level} is not between 0 and 1")
 
     @property
     def log_e(self) -> float:
