@@ -217,6 +217,29 @@ def test_calibrate_takes_honest_artifacts_of_other_machines(
     assert "the record holds no ids or no logprobs" in capfd.readouterr().err
 
 
+def test_calibrate_counts_an_honest_record_once_and_mixes_no_models(
+    fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rules, other = prompts.with_name("p.json"), prompts.with_name("o.jsonl")
+    base = ("-k", 10, "--eos-id", 0, *SHORT)
+    args = ("calibrate", prompts, "--engine", fake.url, "-o", rules, "--nonce", "c", "--concurrencies", 2, *base,
+            "--identity", f"weights_digest={'a' * 64}", "--honest", other)  # fmt: skip
+    with FakeServer() as machine:
+        start(machine, Tiny(jitter=0.02))
+        captured(machine, prompts, "o.jsonl")
+        assert invoke(*args) == 0
+        single = policies.load(rules.read_bytes())
+        capfd.readouterr()
+        assert invoke(*args, "--honest", other) == 0
+        assert "14 of 28 honest records are repeats" in capfd.readouterr().err
+        double = policies.load(rules.read_bytes())
+        assert (double.scores, double.rates.tokens) == (single.scores, single.rates.tokens)
+        told = ("--identity", f"weights_digest={'b' * 64}")
+        assert invoke("capture", prompts, "-m", machine.url, "-o", other, "--nonce", "n", *base, *told) == 0
+    assert invoke(*args) == 3
+    assert f"weights_digest {'a' * 64} and {'b' * 64}" in capfd.readouterr().err
+
+
 def test_calibrate_says_when_there_are_too_few_scores(
     prompts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -297,6 +320,60 @@ def test_audits_refuse_what_they_cannot_compare(prompts: Path, capfd: pytest.Cap
         assert invoke("audits", *args) == 3
         assert words in capfd.readouterr().err
     assert invoke("audits", prompts.with_name("none")) == 3
+
+
+@pytest.mark.parametrize("level", [0, -1, 5])
+def test_a_recorded_audit_states_a_level(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str], level: float
+) -> None:
+    path = recorded(prompts, "odd", "http://p", 0.0)
+    made = json.loads(path.read_text())
+    path.write_text(json.dumps({**made, "session": {**made["session"], "level": level}}))
+    audit = ("audit", fake.url, "--trusted", fake.url, "--policy", rules, "--prompts", prompts, "--previous", path)
+    for args in (("audits", path), audit):
+        assert invoke(*args) == 3
+        text = capfd.readouterr().err
+        assert str(path) in text
+        assert "is not between 0 and 1" in text
+    assert fake.seen == []
+
+
+def test_audits_show_small_levels_and_large_evidence(prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    one, huge = recorded(prompts, "one", "http://p", 999.0), recorded(prompts, "huge", "http://q", 1e308)
+    assert invoke("audits", one, huge, "--level", "0.001") == 1
+    text = capfd.readouterr().out
+    assert "at most 0.1% falsely" in text
+    assert "999.00" in text
+    assert "1e+308" in text
+    assert "0" * 20 not in text
+
+
+def test_a_prompt_that_cannot_be_sent_stops_a_capture_before_it_starts(
+    fake: FakeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "bad.jsonl", tmp_path / "a.jsonl"
+    file.write_text('{"text": "a"}\n{"text": "b", "output": {"regex": "(((("}}\n')
+    assert invoke("capture", file, "-m", fake.url, "-o", out, *SHORT) == 3
+    assert f"{file}:2: " in capfd.readouterr().err
+    assert not any(seen.path == ROUTE and "seed" in seen.json() and seen.json()["seed"] for seen in fake.seen)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("revision=a", "revision=a"), "gives revision twice"),
+        ((f"weights_digest={'a' * 64}", f"weights_digest={'b' * 64}"), "gives weights_digest twice"),
+        (("revision=",), "revision= is empty"),
+        (("weights_digest=",), "weights_digest= is empty"),
+    ],
+)
+def test_an_identity_that_says_nothing_clear_is_refused(
+    prompts: Path, capfd: pytest.CaptureFixture[str], given: tuple[str, ...], words: str
+) -> None:
+    told = [part for one in given for part in ("--identity", one)]
+    assert invoke("capture", prompts, "-m", "http://127.0.0.1:9", "-o", prompts.with_name("a"), *told, *SHORT) == 3
+    assert words in capfd.readouterr().err
 
 
 def test_foreign_words_are_shown_not_obeyed(

@@ -128,6 +128,31 @@ def test_calibration_refuses_what_it_cannot_use(fake: FakeServer) -> None:
         run(pairs(fake, 0))
 
 
+@pytest.mark.parametrize("name", ["weights_digest", "tokenizer_digest"])
+def test_pairs_of_two_models_are_not_mixed(fake: FakeServer, name: str) -> None:
+    """Two digests are two models; a record that states none may be of either."""
+
+    def stating(pair: Honest, digest: str | None) -> Honest:
+        model = msgspec.structs.replace(pair.artifact.claim.model, **{name: digest})
+        made = msgspec.structs.replace(pair.artifact, claim=msgspec.structs.replace(pair.artifact.claim, model=model))
+        return Honest(pair.prompt, art.seal(made), pair.replay)
+
+    serve(fake, Tiny())
+    first, second, *rest = run(pairs(fake)).pairs
+    one_model = [stating(first, "a" * 64), stating(second, None), *rest]
+    assert getattr(calibration.fit(one_model, Aim(name="t"), NOW), name) == "a" * 64
+    with pytest.raises(UsageError, match=f"{name} {'a' * 64} and {'b' * 64}"):
+        calibration.fit([stating(first, "a" * 64), stating(second, "b" * 64), *rest], Aim(name="t"), NOW)
+
+
+def test_repeated_records_count_once(fake: FakeServer) -> None:
+    serve(fake, Tiny())
+    first, second = (p.artifact for p in run(pairs(fake, 2)).pairs)
+    copy = msgspec.json.decode(msgspec.json.encode(first), type=art.Artifact)
+    assert calibrating.distinct([first, second, copy, second]) == [first, second]
+    assert calibrating.distinct([]) == []
+
+
 def test_replays_that_fail_are_noted(fake: FakeServer) -> None:
     engine = serve(fake, Tiny())
     third = [3 + ord(c) % 40 for c in "prompt 3"]

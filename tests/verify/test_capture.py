@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import msgspec
@@ -15,14 +16,14 @@ from logproof.ir.response import Tokens, TopK
 from logproof.verify import artifact as art
 from logproof.verify import files
 from logproof.verify.artifact import Artifact
-from logproof.verify.capture import capture_one, prompts
+from logproof.verify.capture import capture, capture_one, prompts
 from logproof.verify.defaults import stated
 from logproof.verify.judge import judge
 from logproof.verify.parallel import in_order
 from logproof.verify.recording import columns_of
 from logproof.verify.support import Sampler
 from verify.parts import NOW, PINS, PROMPTS, TINY_POLICY, captured, claim, one, replayed, run
-from verify.tiny import TINY_VOCAB, Tiny, facts, open_tiny, serve
+from verify.tiny import FACTS, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,22 @@ def test_a_prompt_that_fails_is_kept_apart(fake: FakeServer) -> None:
     engine.edit = lambda body, reply: Reply(401, json={"error": "no key"})
     with pytest.raises(AuthError):
         run(captured(fake))
+
+
+@pytest.mark.parametrize("output", [{"regex": "(((("}, {"choice": []}])
+def test_nothing_is_sent_before_every_prompt_can_be(fake: FakeServer, output: dict[str, object]) -> None:
+    serve(fake, Tiny())
+    known = facts(fields={ROUTE: (*FACTS.fields[ROUTE], "structured_outputs")})
+    given = prompts(b'{"text": "a"}\n' + json.dumps({"text": "b", "output": output}).encode(), "x.jsonl")
+
+    async def work() -> None:
+        async with open_tiny(fake, known) as connection:
+            async for _ in capture(connection, given, PINS, claim()):
+                pass
+
+    with pytest.raises(UsageError, match=r"^x\.jsonl:2: "):
+        run(work())
+    assert fake.seen == []
 
 
 def test_impossible_tokens_are_left_out() -> None:

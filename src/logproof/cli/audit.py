@@ -22,6 +22,7 @@ from logproof.verify import audit as auditing
 from logproof.verify import calibrate as calibrating
 from logproof.verify import conformal, files, report, session, verdict
 from logproof.verify import policy as policies
+from logproof.verify.artifact import Artifact
 from logproof.verify.calibration import Aim, fit
 from logproof.verify.policy import Engine, Policy
 from logproof.verify.support import Sampler
@@ -66,7 +67,7 @@ def calibrate(
 ) -> None:
     """Measure how far honest runs differ on the trusted engine, and write the policy that `verify` judges by."""
     given, limits = ways.prompts(file), _limits(concurrencies)
-    more = ways.artifacts(honest) if honest else []
+    more = _distinct(ways.artifacts(honest)) if honest else []
     pins = [ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce)]
     if greedy and temperature > 0:
         pins.append(ways.pins(Sampler(0.0), max_tokens, width, nonce))
@@ -208,6 +209,13 @@ def _audit(path: Path) -> session.Audit:
         raise UsageError(f"{path} is no recorded audit: {error}") from None
 
 
+def _distinct(given: list[Artifact]) -> list[Artifact]:
+    kept = calibrating.distinct(given)
+    if len(kept) < len(given):
+        remark(f"{len(given) - len(kept)} of {len(given)} honest records are repeats of others, left out")
+    return kept
+
+
 def _limits(text: str) -> list[int]:
     parts = text.split(",")
     if not all(p.strip().isdecimal() and 0 < int(p) <= 1024 for p in parts):
@@ -233,7 +241,11 @@ def _counted(done: int, total: int) -> None:
 
 
 def _step(verified: auditing.Verified, state: session.Session) -> None:
-    remark(f"{verified.prompt}: {verified.verdict.status}, log e {state.log_e:.2f}")
+    remark(f"{verified.prompt}: {verified.verdict.status}, log e {_evidence(state.log_e)}")
+
+
+def _evidence(log_e: float) -> str:
+    return f"{log_e:.2f}" if abs(log_e) < 1e6 else f"{log_e:.3g}"
 
 
 def _print_policy(made: Policy, path: Path) -> None:
@@ -265,11 +277,12 @@ def _print_audit(made: session.Audit, differs: list[str], *, stale: bool) -> Non
 def _print_rulings(found: list[session.Ruling], level: float) -> None:
     table = Table("provider", "model", "verdict", "its own audit", "requests", "log e", "found", box=None)
     for r in found:
-        evidence = "contradiction" if r.contradiction else f"{r.log_e:.2f}"
+        evidence = "contradiction" if r.contradiction else _evidence(r.log_e)
         row = (r.provider, r.model, r.status, r.alone, str(r.requests), evidence, r.headline)
         table.add_row(*(escape(visible(cell)) for cell in row))
     out.print(table)
     gone = sum(r.status == "invalid" for r in found)
-    out.print(f"{gone} of {len(found)} rejected; of those, at most {level:.0%} falsely in the mean", markup=False)
+    share = f"{100 * level:.6g}%"
+    out.print(f"{gone} of {len(found)} rejected; of those, at most {share} falsely in the mean", markup=False)
     if any(r.alone == "invalid" and r.status != "invalid" for r in found):
         remark("an audit that stopped at its own level may hold too little for so many: audit again with --all")

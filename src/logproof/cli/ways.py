@@ -161,10 +161,16 @@ DIGESTS = ("weights_digest", "tokenizer_digest", "chat_template_digest")
 
 def identity(values: list[str] | None) -> dict[str, str]:
     """What a command line says of the claimed model beyond its name. Raises UsageError, StoreError."""
-    found = dict(opt.pair("--identity", text) for text in values or [])
-    odd = found.keys() - {"revision", *DIGESTS}
-    if odd:
-        raise UsageError(f"--identity knows revision, {', '.join(DIGESTS)}; got {min(odd)!r}")
+    found: dict[str, str] = {}
+    for name, value in (opt.pair("--identity", text) for text in values or []):
+        if name not in ("revision", *DIGESTS):
+            raise UsageError(f"--identity knows revision, {', '.join(DIGESTS)}; got {name!r}")
+        if name in found:
+            raise UsageError(f"--identity gives {name} twice")
+        if not value:
+            kind = "a name" if name == "revision" else "64 hex digits or a file"
+            raise UsageError(f"--identity {name}= is empty", hint=f"give {kind}")
+        found[name] = value
     return {name: value if name == "revision" else _digest(value) for name, value in found.items()}
 
 

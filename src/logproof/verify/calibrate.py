@@ -14,6 +14,7 @@ import msgspec
 
 from logproof.errors import EngineError, UsageError
 from logproof.models.connect import Connection
+from logproof.verify import artifact as art
 from logproof.verify import offline
 from logproof.verify.artifact import Artifact, Claim
 from logproof.verify.calibration import Honest
@@ -76,6 +77,11 @@ async def collect(
             told(len(found) + len(failures), total)
     _refuse_many(failures, total)
     return Collected(tuple(found), tuple(failures))
+
+
+def distinct(artifacts: Sequence[Artifact]) -> list[Artifact]:
+    """The artifacts in order, of equal digests the first: one sequence counted twice makes false rates."""
+    return list({art.digest(a): a for a in reversed(artifacts)}.values())[::-1]
 
 
 async def recorded(

@@ -118,6 +118,13 @@ def _checked(pairs: Sequence[Honest], parts: Sequence[list[Honest]]) -> Honest:
     kinds = {_kind(p) for p in pairs}
     if len(kinds) > 1:
         raise UsageError(f"honest pairs of several kinds are mixed: {'; '.join(sorted(map(str, kinds)))}")
+    for name in ("weights_digest", "tokenizer_digest"):
+        told = {getattr(p.artifact.claim.model, name) for p in pairs} - {None}
+        if len(told) > 1:
+            raise UsageError(
+                f"honest pairs of several models are mixed: {name} {' and '.join(sorted(told))}",
+                hint="calibrate each model by itself",
+            )
     bad = next((p for p in pairs if p.fault is not None), None)
     if bad is not None:
         detail = f"artifact {bad.artifact.artifact_id} fails its own test {bad.fault}"

@@ -24,6 +24,7 @@ from logproof.errors import (
 from logproof.ir.message import Role, text_message
 from logproof.ir.request import STRUCTURED, Input, Output, Request, Scoring
 from logproof.ir.request import Sampling as AskedSampling
+from logproof.models.client import lower
 from logproof.models.connect import Connection
 from logproof.verify import artifact as art
 from logproof.verify import grammar
@@ -40,11 +41,13 @@ class Prompt(msgspec.Struct, frozen=True):
     """One prompt. id: unique in its file; seeds and pairing follow it. Exactly one input form is set.
 
     output: what constrains its completion, if anything; the logprobs are then those under that grammar.
+    where: file and line that it was read from, for messages.
     """
 
     id: str
     input: Input
     output: Output = Output()
+    where: str | None = None
 
 
 class _Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +94,7 @@ def _prompt(line: bytes, where: str, number: int) -> Prompt:
         raise DatasetError(f"{where}: exactly one of text, token_ids, messages, not empty, is needed")
     turns = tuple(text_message(t.role, t.content) for t in row.messages or ()) or None
     asked = Input(text=row.text or None, token_ids=row.token_ids or None, messages=turns)
-    return Prompt(row.id or str(number), asked, _output(row.output, where))
+    return Prompt(row.id or str(number), asked, _output(row.output, where), where)
 
 
 def _output(told: dict[str, object] | None, where: str) -> Output:
@@ -215,13 +218,26 @@ async def capture(
 ) -> AsyncIterator[Captured]:
     """The prompts in order, at most `concurrency` calls in flight; a prompt that the endpoint fails on says so.
 
-    Raises what Client.call raises for faults that are not one prompt's: keys, model, an unreachable endpoint, a request
-    that the dialect refuses.
+    Raises UsageError kinds naming the prompt's line before anything is sent, for a request that is invalid or that the
+    dialect refuses; and what Client.call raises for faults that are not one prompt's: keys, model, an unreachable
+    endpoint.
     """
+    for prompt in given:
+        _check(connection, prompt, pins)
     for start in range(0, len(given), BATCH):
         some = given[start : start + BATCH]
         for one in await in_order([partial(_tried, connection, p, pins, claim) for p in some], concurrency):
             yield one
+
+
+def _check(connection: Connection, prompt: Prompt, pins: Pins) -> None:
+    """Raise what lowering its request raises: a later prompt's fault must not cost what the ones before it gave."""
+    client = connection.client
+    try:
+        lower(pinned_request(prompt, pins, connection)[0], client.dialect, client.facts, client.drop)
+    except UsageError as error:
+        error.message = f"{prompt.where or prompt.id}: {error.message}"
+        raise
 
 
 async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Captured:
