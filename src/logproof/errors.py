@@ -165,7 +165,7 @@ class NoEngine(EndpointError):
 
 
 class EngineGone(EndpointError):
-    """No endpoint of a run answers any more, for as long as the run waits; what is stored is kept."""
+    """No endpoint of a run answers as long as the run waits, or another engine does; what is stored is kept."""
 
 
 class BadReply(EndpointError):

@@ -12,10 +12,11 @@ from eval.toy import Heard, ListSink, ToyEngine, ready, serving
 from fakes.server import FakeServer, Reply
 from logproof.cli.main import run
 from logproof.errors import EndpointError, EngineGone, ServerFault, TimeoutFired, TransportError
-from logproof.eval.outage import POLL_S, answers, nobody
+from logproof.eval.outage import POLL_S, Read, answers, difference, facts_now, nobody
 from logproof.eval.pool import RESENDS, Pool
 from logproof.eval.runner import Policy, Runner, run_until_signal
-from logproof.models.connect import Connection
+from logproof.ir.facts import Facts
+from logproof.models.connect import Connection, connect
 from logproof.records.reader import StoreReader
 from logproof.wire.endpoint import endpoint
 
@@ -40,10 +41,10 @@ class Mortal(ToyEngine):
         return not self.dead
 
 
-def runner(engine: Mortal, policy: Policy) -> tuple[Runner, ListSink, Clock, Heard]:
+def runner(engine: Mortal, policy: Policy, read: Read = facts_now) -> tuple[Runner, ListSink, Clock, Heard]:
     """A run of ROWS generated samples, one request each."""
     clock, sink, heard = Clock(), ListSink(), Heard()
-    pool = Pool(members(engine, engine), ask=engine.answers, clock=clock, sleep=clock.sleep)
+    pool = Pool(members(engine, engine), ask=engine.answers, read=read, clock=clock, sleep=clock.sleep)
     jobs = ready(pool.first, "gsm8k_gen", limit=str(ROWS), shots=0)
     return Runner(jobs, pool, sink, policy, events=heard), sink, clock, heard
 
@@ -84,27 +85,132 @@ def test_samples_that_fail_while_an_endpoint_answers_are_failed_and_the_run_goes
     assert not [event for event, _ in heard.events if event == "outage"]
 
 
-def test_a_request_that_ends_the_engine_each_time_is_failed_in_the_end() -> None:
-    engine = Mortal(10**9, back=None)
-    killers: list[Any] = []
+class Fragile(Mortal):
+    """Dies whenever it gets its first prompt, with all that is in flight, and lives again some questions later."""
 
-    def behave(body: Any) -> Exception | None:
-        if len(killers) and body["prompt"] != killers[0]["prompt"]:
-            return None
-        killers.append(body)
-        return TransportError("it died")
+    def __init__(self) -> None:
+        super().__init__(0, back=None)
+        self.kills, self.down = 0, 0
+        self.behave = self.die
 
-    async def answers_later(_: Connection) -> bool:
-        engine.asked += 1
-        return engine.asked % 4 == 0
+    def die(self, body: Any) -> Exception | None:
+        if not self.down and body["prompt"] == self.seen[0]["prompt"]:
+            self.kills, self.down = self.kills + 1, 4
+        return TransportError("it died") if self.down else None
 
-    clock, sink = Clock(), ListSink()
-    engine.behave = behave
-    pool = Pool(members(engine), ask=answers_later, clock=clock, sleep=clock.sleep)
-    jobs = ready(pool.first, "gsm8k_gen", limit="3", shots=0)
-    ended = asyncio.run(Runner(jobs, pool, sink, Policy(1)).run())
-    assert (ended.ran, ended.failed) == (3, 1)
-    assert len(killers) == 1 + RESENDS
+    async def answers(self, _: Connection) -> bool:
+        self.down = max(0, self.down - 1)
+        return not self.down
+
+
+def test_a_request_that_ends_the_engine_each_time_is_failed_in_the_end_and_no_other() -> None:
+    engine, clock, sink = Fragile(), Clock(), ListSink()
+    pool = Pool(members(engine), ask=engine.answers, clock=clock, sleep=clock.sleep)
+    jobs = ready(pool.first, "gsm8k_gen", limit=str(ROWS), shots=0)
+    ended = asyncio.run(Runner(jobs, pool, sink, Policy(3)).run())
+    assert (ended.ran, ended.failed) == (ROWS, 1)
+    assert engine.kills == 1 + RESENDS
+
+
+def test_an_engine_that_comes_and_goes_fails_no_sample() -> None:
+    engine = Mortal(5, back=None)
+    running, sink, _, _ = runner(engine, Policy(3))
+    flickers = iter(range(10**6))
+
+    async def flickering(_: Connection) -> bool:
+        return next(flickers) % 4 > 1
+
+    running._pool.outage._ask = flickering
+    with pytest.raises(EngineGone, match=r"is gone: no steady answer for 12\d s"):
+        asyncio.run(running.run())
+    assert {s.status for s in sink.samples} == {"ok"}
+
+
+def test_an_engine_that_goes_for_good_after_the_last_resend_fails_no_sample() -> None:
+    engine = Mortal(5, back=None)
+    running, sink, _, heard = runner(engine, Policy(1))
+    there = iter([False, False, True, True, True, True] * RESENDS)
+
+    async def at_times(_: Connection) -> bool:
+        return next(there, False)
+
+    running._pool.outage._ask = at_times
+    with pytest.raises(EngineGone, match="no answer for"):
+        asyncio.run(running.run())
+    assert [s.status for s in sink.samples] == ["ok"] * 5
+    assert sum(event == "outage" for event, _ in heard.events) == 2 * RESENDS + 1
+
+
+def test_a_run_ends_where_another_engine_answers_after_an_outage() -> None:
+    engine = Mortal(5, back=10)
+
+    async def other(connection: Connection) -> Facts:
+        return msgspec.structs.replace(connection.facts, version="9")
+
+    running, sink, _, _ = runner(engine, Policy(3), other)
+    with pytest.raises(EngineGone, match=r"another engine answers at http://127.0.0.1:1: vllm 0 then, 9 now") as gone:
+        asyncio.run(running.run())
+    assert gone.value.hint == "start the one that the run was planned with and go on"
+    assert [s.status for s in sink.samples] == ["ok"] * 5
+    assert len(engine.seen) <= 5 + 3 * 4, "the other engine got no request"
+
+
+@pytest.mark.parametrize("vague", [TransportError("cut"), Facts()])
+def test_a_run_waits_until_an_engine_tells_what_it_is(vague: EndpointError | Facts) -> None:
+    engine = Mortal(5, back=10)
+    tries: list[Connection] = []
+
+    async def later(connection: Connection) -> Facts:
+        tries.append(connection)
+        told = vague if len(tries) < 4 else connection.facts
+        if isinstance(told, EndpointError):
+            raise told
+        return told
+
+    running, sink, _, _ = runner(engine, Policy(3), later)
+    assert asyncio.run(running.run()).failed == 0
+    assert len(sink.samples) == ROWS
+    assert len(tries) == 5, "three tries, then both endpoints"
+
+    async def never(connection: Connection) -> Facts:
+        raise TransportError("cut")
+
+    running, _, _, _ = runner(Mortal(5, back=10), Policy(3), never)
+    with pytest.raises(EngineGone, match="is gone: it does not tell what it is: cut for"):
+        asyncio.run(running.run())
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        ({}, {}, None),
+        ({"version": "0.32.0"}, {"version": "0.99.9"}, "vllm 0.32.0 then, 0.99.9 now"),
+        ({}, {"engine": "sglang"}, "engine vllm then, sglang now"),
+        ({}, {"models": ("x", "y")}, "model toy then, x, y now"),
+        ({"max_model_len": 8}, {"max_model_len": 9}, "max_model_len 8 then, 9 now"),
+        ({"fingerprint": "a"}, {"fingerprint": "b"}, "fingerprint a then, b now"),
+        ({"fields": {"/a": ("b",)}}, {"fields": {"/a": (), "/b": ()}}, "fields of 1 routes then, of 2 routes now"),
+        ({"fingerprint": None}, {"fingerprint": "b"}, None),
+        ({"max_logprobs": 8}, {"max_logprobs": None}, None),
+        ({"version": "1"}, {"version": "x" * 999}, f"vllm 1 then, {'x' * 59}… now"),
+    ],
+)
+def test_what_tells_another_engine(then: dict[str, Any], now: dict[str, Any], said: str | None) -> None:
+    (known,) = members(ToyEngine())
+    known = msgspec.structs.replace(known, facts=msgspec.structs.replace(known.facts, **then))
+    assert difference(known, msgspec.structs.replace(known.facts, **now)) == said
+
+
+def test_facts_are_asked_again_where_a_probe_told_them() -> None:
+    async def read() -> tuple[str | None, str | None]:
+        async with connect(fake.url) as known:
+            fake.on("/version", {"version": "0.99.9"})
+            return known.facts.version, (await facts_now(known)).version
+
+    with serving(ToyEngine()) as fake:
+        assert asyncio.run(read()) == ("0.32.0", "0.99.9")
+    (given,) = members(ToyEngine())
+    assert asyncio.run(facts_now(given)) == given.facts
 
 
 def test_an_interrupt_ends_the_wait() -> None:
@@ -186,3 +292,24 @@ def test_a_run_file_goes_on_with_its_next_model(
     assert "--out" in capsys.readouterr().err
     with StoreReader(tmp_path / "out" / "b") as store:
         assert len(store.done()) == 2
+
+
+def test_the_command_ends_where_another_build_answers_at_its_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("logproof.wire.retry.backoff", lambda attempt, policy, roll: 0.0)
+    monkeypatch.setattr("logproof.eval.outage.POLL_S", 0.0)
+    engine = ToyEngine()
+    out = tmp_path / "run"
+    with serving(engine) as fake:
+        fake.on("/health", Reply(503), Reply(200))
+        fake.on("/version", {"version": "0.32.0"}, {"version": "0.99.9"})
+        engine.behave = lambda body: Reply(503) if 3 < len(engine.seen) < 9 else None
+        args = ["eval", "gsm8k_gen", "--limit", "8", "--shots", "0", "-m", fake.url, "--out", str(out), "--no-canary"]
+        assert run([*args, "-c", "1"]) == 4
+        told = capsys.readouterr().err
+        assert f"error: another engine answers at {fake.url}: vllm 0.32.0 then, 0.99.9 now" in told
+        wanted = "start the one that the run was planned with and go on with"
+        assert f"{wanted}: logproof eval ... --out {out} --resume" in told
+        with StoreReader(out) as store:
+            assert [s.status for s in store.samples()] == ["ok"] * 3

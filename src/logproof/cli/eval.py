@@ -206,7 +206,7 @@ async def run_order(order: Order, urls: list[str], options: Options, label: str 
         remark(f"interrupted; what was stored is kept, logproof eval ... --out {order.out} --resume goes on")
         raise KeyboardInterrupt from None
     except EngineGone as gone:
-        gone.hint = f"start it again and go on with: logproof eval ... --out {order.out} --resume"
+        gone.hint = f"{gone.hint} with: logproof eval ... --out {order.out} --resume"
         raise
 
 

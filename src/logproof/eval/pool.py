@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TypeVar
 
 import msgspec
 
 from logproof.errors import EndpointError, LogproofError, RateLimited, ServerFault, TransportError, UsageError
-from logproof.eval.outage import Ask, Outage, answers, nobody
+from logproof.eval.outage import AGREED, Ask, Outage, Read, answers, facts_now, nobody
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 from logproof.models.client import Call
@@ -36,13 +36,12 @@ ROUNDS = 2
 """How often a request goes round all endpoints."""
 
 RESENDS = 2
-"""How often a request goes out again after an outage: one that ends the engine itself must come to an end."""
+"""How often a request goes out again after an outage: one that ends the engine itself must come to an end.
+
+The last time it goes alone of those lost so often, so that what one of them ends is not held against the others."""
 
 SHARED_RETRY = RetryPolicy(attempts=2)
 """Sends at one endpoint before a request moves to the next."""
-
-AGREED = ("model_root", "max_model_len", "max_logprobs", "vocab_size", "logprobs_mode", "tokenizer", "fields")
-"""Facts that endpoints of one run share."""
 
 T = TypeVar("T")
 
@@ -64,7 +63,8 @@ class _Member(msgspec.Struct, eq=False):
 class Pool:
     """Connections to one model. rested: told (endpoint, error, seconds) of each endpoint that goes to rest.
 
-    connections: in the order of joining; grows where an endpoint joins later. ask: whether an endpoint answers.
+    connections: in the order of joining; grows where an endpoint joins later. ask: whether an endpoint answers;
+    read: what it is now (outage.py).
     """
 
     def __init__(
@@ -72,15 +72,17 @@ class Pool:
         connections: Sequence[Connection],
         *,
         ask: Ask = answers,
+        read: Read = facts_now,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         check_agreement(connections)
         self.connections = list(connections)
-        self.outage = Outage(self.connections, ask=ask, clock=clock, sleep=sleep)
+        self.outage = Outage(self.connections, ask=ask, read=read, clock=clock, sleep=sleep)
         self.rested: Callable[[str, EndpointError, float], None] = lambda endpoint, error, seconds: None
         self._members = [_Member(c) for c in connections]
         self._clock, self._sleep = clock, sleep
+        self._alone = asyncio.Lock()
 
     @property
     def first(self) -> Connection:
@@ -125,14 +127,16 @@ class Pool:
 
     async def _reach(self, act: Callable[[Connection], Awaitable[T]]) -> T:
         """Do it where an endpoint answers, again after an outage. Raises the last error, or EngineGone."""
-        for _ in range(RESENDS):
-            outages = self.outage.count
-            try:
-                return await self._round(act)
-            except LOST as error:
-                if not nobody(error) or not await self.outage.passed(outages, error):
-                    raise
-        return await self._round(act)
+        left = RESENDS
+        while True:
+            async with nullcontext() if left else self._alone:
+                outages = self.outage.count
+                try:
+                    return await self._round(act)
+                except LOST as error:
+                    if not nobody(error) or not await self.outage.passed(outages, error) or not left:
+                        raise
+            left -= 1
 
     async def _round(self, act: Callable[[Connection], Awaitable[T]]) -> T:
         """Do it at one endpoint after another until one answers. Raises the last error."""
