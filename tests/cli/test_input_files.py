@@ -40,6 +40,7 @@ INPUTS = {
     "verify artifact": f"verify @ --engine {URL}",
     "verify policy": f"verify prompts.jsonl --policy @ --engine {URL}",
     "calibrate file": f"calibrate @ --engine {URL} --out written.json",
+    "calibrate honest": f"calibrate prompts.jsonl --honest @ --engine {URL} --out written.json",
     "audit policy": f"{AUDIT} --policy @ --prompts prompts.jsonl",
     "audit file": f"{AUDIT} --policy policy.json --prompts @",
     "audit previous": f"{AUDIT} --policy policy.json --prompts prompts.jsonl --previous @",
