@@ -220,7 +220,7 @@ def test_calibrate_takes_honest_artifacts_of_other_machines(
 def test_calibrate_counts_an_honest_record_once_and_mixes_no_models(
     fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rules, other = prompts.with_name("p.json"), prompts.with_name("o.jsonl")
+    rules, other, second = (prompts.with_name(n) for n in ("p.json", "o.jsonl", "q.jsonl"))
     base = ("-k", 10, "--eos-id", 0, *SHORT)
     args = ("calibrate", prompts, "--engine", fake.url, "-o", rules, "--nonce", "c", "--concurrencies", 2, *base,
             "--identity", f"weights_digest={'a' * 64}", "--honest", other)  # fmt: skip
@@ -235,8 +235,8 @@ def test_calibrate_counts_an_honest_record_once_and_mixes_no_models(
         double = policies.load(rules.read_bytes())
         assert (double.scores, double.rates.tokens) == (single.scores, single.rates.tokens)
         told = ("--identity", f"weights_digest={'b' * 64}")
-        assert invoke("capture", prompts, "-m", machine.url, "-o", other, "--nonce", "n", *base, *told) == 0
-    assert invoke(*args) == 3
+        assert invoke("capture", prompts, "-m", machine.url, "-o", second, "--nonce", "n", *base, *told) == 0
+    assert invoke(*args, "--honest", second) == 3
     assert f"weights_digest {'a' * 64} and {'b' * 64}" in capfd.readouterr().err
 
 
