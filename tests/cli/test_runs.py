@@ -113,6 +113,14 @@ def test_export_writes_a_file_or_standard_output(run: Path, tmp_path: Path, capf
     invoke("export", run, tmp_path / "s.jsonl", "--replace")
 
 
+def test_export_takes_the_form_of_the_name(run: Path, tmp_path: Path) -> None:
+    for name, begins in (("s.parquet", b"PAR1"), ("s.jsonl", b"{"), ("s", b"{")):
+        invoke("export", run, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begins)
+    invoke("export", run, tmp_path / "t.parquet", "--format", "jsonl")
+    assert (tmp_path / "t.parquet").read_bytes().startswith(b"{")
+
+
 def test_parquet_does_not_go_to_standard_output(run: Path) -> None:
     with pytest.raises(UsageError, match="standard output"):
         invoke("export", run, "-", "--format", "parquet")

@@ -100,6 +100,21 @@ def test_capture_then_verify(
     assert [json.loads(line)["status"] for line in out.read_text().splitlines()] == ["valid"] * 14
 
 
+def test_artifacts_that_are_there_are_not_replaced_unasked(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = captured(fake, prompts)
+    before, asked = path.read_bytes(), len(fake.seen)
+    capfd.readouterr()
+    assert invoke("capture", prompts, "-m", fake.url, "-o", path, *SHORT) == 3
+    assert "add --replace" in capfd.readouterr().err
+    audit = ("audit", fake.url, "--prompts", prompts, "--trusted", fake.url, "--policy", rules, "--keep", path)
+    assert invoke(*audit) == 3
+    assert (path.read_bytes(), len(fake.seen)) == (before, asked)
+    assert invoke("capture", prompts, "-m", fake.url, "-o", path, "--replace", "--nonce", "other", *SHORT) == 0
+    assert path.read_bytes() != before
+
+
 def test_verify_exit_codes(fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = captured(fake, prompts)
     assert invoke("verify", path, "--offline") == 2
@@ -403,7 +418,7 @@ def test_identity_is_claimed_and_held_against_the_policy(
     made = ("calibrate", prompts, "--engine", fake.url, "-o", rules, "--concurrencies", 2, "--nonce", "c", *base)
     assert invoke(*made, "--identity", f"weights_digest={'a' * 64}") == 0
     for digest, code in (("a" * 64, 0), ("b" * 64, 2)):
-        captured_ = ("capture", prompts, "-m", fake.url, "-o", other, "--nonce", "n", *base)
+        captured_ = ("capture", prompts, "-m", fake.url, "-o", other, "--replace", "--nonce", "n", *base)
         assert invoke(*captured_, "--identity", f"weights_digest={digest}") == 0
         model = next(iter(files.read(other))).claim.model
         assert (model.revision, model.weights_digest) == ("main", digest)
@@ -434,7 +449,7 @@ def test_replays_side_by_side_and_by_name(
 
 def test_signed_captures_name_their_key(fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]) -> None:
     key, out = prompts.with_name("key"), prompts.with_name("a.jsonl")
-    args = ("capture", prompts, "-m", fake.url, "-o", out, "--sign-key", key, *SHORT)
+    args = ("capture", prompts, "-m", fake.url, "-o", out, "--replace", "--sign-key", key, *SHORT)
     for data in (bytes(range(32)), bytes(range(32)).hex().encode() + b"\n"):
         key.write_bytes(data)
         assert invoke(*args) == 0

@@ -50,6 +50,7 @@ def test_percentiles_are_within_ten_percent(times: list[float], share: float) ->
     found = counters.percentile(share)
     assert found is not None
     assert exact / 1.0001 <= found <= exact * 1.1001
+    assert found <= ranked[-1]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e9])

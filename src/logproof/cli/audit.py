@@ -115,6 +115,7 @@ def audit(
         Path | None, typer.Option("--record", help="Audit to write, .json, for --previous and `audits`.")
     ] = None,
     previous: Annotated[Path | None, typer.Option("--previous", help="An earlier audit to compare with.")] = None,
+    replace: ways.Replace = False,
     everything: Annotated[bool, typer.Option("--all", help="Spend the whole budget, settled or not.")] = False,
     method: ways.MethodName = "auto",
     temperature: ways.Temperature = 1.0,
@@ -141,6 +142,8 @@ def audit(
     as_json: opt.AsJson = False,
 ) -> int:
     """Capture a sample from a provider, verify it on a trusted engine, and report. Exit codes as `verify`."""
+    if keep is not None:
+        ways.unused(keep, replace=replace)
     given, rules = ways.prompts(file), ways.policy(policy)
     before = _audit(previous) if previous is not None else None
     gaps = ways.defaults(None, default)[1]

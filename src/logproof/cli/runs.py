@@ -101,13 +101,16 @@ def export(
     run: RunPath,
     to: Annotated[Path, typer.Argument(help="File to write; - is standard output (jsonl).", metavar="FILE")],
     table: Annotated[TableName, typer.Option(help="Which records.")] = TableName.samples,
-    form: Annotated[FormatName, typer.Option("--format", help="How they are written.")] = FormatName.jsonl,
+    form: Annotated[
+        FormatName | None, typer.Option("--format", help="How they are written; else .parquet tells, or jsonl.")
+    ] = None,
     task: Annotated[str | None, typer.Option(help="Only samples of this task.")] = None,
     scorer: Annotated[str | None, typer.Option(help="Scores of this later scorer, by digest.")] = None,
     columns: Annotated[bool, typer.Option("--columns", help="With the wide channels of calls.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write samples or calls of a run as JSON lines or Parquet."""
+    form = form or (FormatName.parquet if to.suffix == ".parquet" else FormatName.jsonl)
     with StoreReader(run) as reader:
         rows = exporting.records(reader, table.value, task=task, scorer=scorer, columns=columns)
         if str(to) != "-":

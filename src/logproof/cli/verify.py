@@ -54,6 +54,7 @@ def capture(
     default: ways.DefaultValues = None,
     sign_key: ways.SignKey = None,
     concurrency: ways.Concurrency = 4,
+    replace: ways.Replace = False,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
     header: opt.Header = None,
@@ -63,6 +64,7 @@ def capture(
 
     Exit 1 where the endpoint failed on some prompts; the others are recorded.
     """
+    ways.unused(output, replace=replace)
     given = ways.prompts(file)
     gaps, key = ways.defaults(None, default)[1], ways.sign_key(sign_key)
     pins = ways.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce, fixed=fixed, gaps=gaps)

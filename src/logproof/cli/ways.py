@@ -31,6 +31,7 @@ Prompts = Annotated[
     Path,
     typer.Argument(help='Prompt file: {"text"}, {"token_ids"} or {"messages"} a line, with an optional {"output"}.'),
 ]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a file of artifacts that is there.")]
 Artifacts = Annotated[list[Path], typer.Argument(help="Artifact files, .jsonl or .parquet.", metavar="ARTIFACT...")]
 EngineURL = Annotated[str, typer.Option("--engine", "-e", metavar="URL", help="Base URL of the trusted engine.")]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", "-p", help="Policy that `calibrate` wrote.")]
@@ -89,6 +90,12 @@ SignKey = Annotated[
     Path | None,
     typer.Option("--sign-key", metavar="FILE", help="Sign each artifact with this ed25519 key: 32 bytes, raw or hex."),
 ]
+
+
+def unused(path: Path, *, replace: bool) -> None:
+    """Raise UsageError for a file of artifacts that is there, unless it may be replaced: calls made it."""
+    if path.exists() and not replace:
+        raise UsageError(f"{path} exists", hint="name another file, or add --replace")
 
 
 def sealed(artifact: Artifact, key: bytes | None) -> Artifact:

@@ -25,6 +25,7 @@ class Counters(msgspec.Struct):
     prompt_tokens, completion_tokens: as replies reported; uncounted: replies that reported none. samples: that
     ended; lost: of them, failed. replying: seconds of all replies together. queued: seconds that requests spent
     before the attempt that was answered (waiting for their turn, and earlier attempts). in_flight: requests now.
+    slowest: seconds of the slowest reply.
     """
 
     requests: int = 0
@@ -38,6 +39,7 @@ class Counters(msgspec.Struct):
     replying: float = 0.0
     queued: float = 0.0
     in_flight: int = 0
+    slowest: float = 0.0
     seconds: list[int] = msgspec.field(default_factory=lambda: [0] * BUCKETS)
 
     def add(self, call: Call, wall: float = 0.0) -> None:
@@ -50,6 +52,7 @@ class Counters(msgspec.Struct):
         self.uncounted += usage.prompt is None or usage.completion is None
         self.replying += call.seconds
         self.queued += max(0.0, wall - call.seconds)
+        self.slowest = max(self.slowest, call.seconds)
         self.seconds[_bucket(call.seconds)] += 1
 
     def add_failure(self, attempts: int = 1) -> None:
@@ -69,7 +72,7 @@ class Counters(msgspec.Struct):
         if not wanted:
             return None
         reached = next(i for i, count in enumerate(accumulate(self.seconds)) if count >= wanted)
-        return SMALLEST * GROWTH ** (reached + 1)
+        return min(self.slowest, SMALLEST * GROWTH ** (reached + 1))
 
     def line(self) -> str:
         """All of it in one line."""

@@ -54,7 +54,7 @@ def export(rows: Iterable[Exported], table: Table, path: Path, form: Format, *, 
     Raises StoreError, and UsageError where pyarrow is missing. A failed export leaves no file.
     """
     if path.exists() and not replace:
-        raise StoreError(f"{path} exists", hint="choose another name, or say that it may be replaced")
+        raise StoreError(f"{path} exists", hint="choose another name, or add --replace")
     write: Write = write_jsonl if form == "jsonl" else write_parquet
     with atomic_file(path) as file:
         return write(rows, file, table)

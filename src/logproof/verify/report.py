@@ -113,12 +113,12 @@ def _requests(session: Session, policy: Policy) -> str:
         f"<td>{escape('; '.join(s.reasons))}</td></tr>"
         for s in session.steps
     )
-    names = ("prompt", "verdict", "level", "tokens", "distance", "honest 5-95 %", "log e", "reasons")
+    names = ("prompt", "verdict", "level", "tokens", "distance tz", "honest 5-95 %", "log e", "reasons")
     return f"<table><tr>{''.join(f'<th>{n}</th>' for n in names)}</tr>{rows}</table>"
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return "" if value is None else f"{value:.3g}"
 
 
 def _band(policy: Policy, tokens: int) -> str:
@@ -127,7 +127,7 @@ def _band(policy: Policy, tokens: int) -> str:
     if not scores:
         return ""
     low, high = np.quantile(scores, [0.05, 0.95])
-    return f"{low:.3f} to {high:.3f}"
+    return f"{low:.3g} to {high:.3g}"
 
 
 def _text(verified: Verified, policy: Policy, texts: Mapping[int, str]) -> str:
