@@ -10,7 +10,7 @@ import pytest
 
 from cli import judging
 from cli.judging import SHORT, captured, invoke, start
-from fakes.server import FakeServer
+from fakes.server import FakeServer, Reply
 from logproof.verify import artifact as art
 from logproof.verify import files
 from verify.tiny import ROUTE, Tiny
@@ -101,6 +101,18 @@ def test_a_capture_that_partly_fails(fake: FakeServer, prompts: Path, capfd: pyt
     text = capfd.readouterr().err
     assert "4: bad reply" in text
     assert "13 of 14 prompts recorded" in text
+
+
+def test_a_capture_that_is_refused_half_way_keeps_what_it_has(
+    fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine, out = start(fake, Tiny()), prompts.with_name("a.jsonl")
+    engine.edit = lambda body, reply: Reply(401, json={}) if body["prompt"] == "prompt 5" else reply
+    assert invoke("capture", prompts, "-m", fake.url, "-o", out, "--concurrency", 1, *SHORT) == 4
+    text = capfd.readouterr().err
+    assert "5 of 14 prompts recorded" in text
+    assert "key" in text
+    assert len(list(files.read(out))) == 5
 
 
 def test_a_prompt_that_cannot_be_sent_stops_a_capture_before_it_starts(

@@ -75,19 +75,24 @@ def capture(
         claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None, ways.identity(identity)
     )
 
-    async def work() -> list[Captured]:
-        async with connect(model, options) as connection:
-            made = capturing(connection, given, pins, about.of(connection), concurrency=concurrency)
-            return [one async for one in made]
+    made: list[Captured] = []
 
-    made = asyncio.run(work())
-    good = [ways.sealed(c.artifact, key) for c in made if c.artifact is not None]
-    files.write(output, good)
-    for one in made:
-        if one.error is not None:
-            remark(f"{one.prompt.id}: {one.error}")
-    remark(f"{len(good)} of {len(made)} prompts recorded in {output}")
-    return 0 if len(good) == len(made) else 1
+    async def work() -> None:
+        async with connect(model, options) as connection:
+            async for one in capturing(connection, given, pins, about.of(connection), concurrency=concurrency):
+                made.append(one)
+
+    try:
+        asyncio.run(work())
+    finally:  # what was answered is kept, also where the endpoint or the user ends it
+        good = [ways.sealed(c.artifact, key) for c in made if c.artifact is not None]
+        if made:
+            files.write(output, good)
+            for one in made:
+                if one.error is not None:
+                    remark(f"{one.prompt.id}: {one.error}")
+            remark(f"{len(good)} of {len(given)} prompts recorded in {output}")
+    return 0 if len(good) == len(given) else 1
 
 
 def replay(

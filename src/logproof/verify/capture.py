@@ -30,7 +30,7 @@ from logproof.verify import artifact as art
 from logproof.verify import grammar
 from logproof.verify.artifact import Artifact, Claim, Sampling
 from logproof.verify.defaults import Defaults, resolve
-from logproof.verify.parallel import in_order
+from logproof.verify.parallel import each_in_order
 from logproof.verify.recording import Setting, from_call
 from logproof.verify.support import Sampler
 
@@ -226,7 +226,7 @@ async def capture(
         _check(connection, prompt, pins)
     for start in range(0, len(given), BATCH):
         some = given[start : start + BATCH]
-        for one in await in_order([partial(_tried, connection, p, pins, claim) for p in some], concurrency):
+        async for one in each_in_order([partial(_tried, connection, p, pins, claim) for p in some], concurrency):
             yield one
 
 
