@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from logproof.errors import LogproofError
-from logproof.launch.registry import running
+from logproof.launch.running_engines import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,13 +22,13 @@ from pathlib import Path
 
 from busy import core_of, watching
 
+from logproof.client.connect import Options, connect
+from logproof.client.pool import open_pool
 from logproof.errors import LogproofError
-from logproof.eval.pool import open_pool
-from logproof.eval.prepare import load, prepare
-from logproof.eval.runner import Policy
-from logproof.eval.session import Order, execute
-from logproof.eval.task import PplItem, Settings
-from logproof.models.connect import Options, connect
+from logproof.eval.plan.jobs import load, prepare
+from logproof.eval.run.run import Order, execute
+from logproof.eval.run.runner import Policy
+from logproof.eval.tasks.task import PplItem, Settings
 
 TASKS = ("arc_easy_ppl", "hellaswag_ppl")
 WORKER = Path(__file__).with_name("judge_worker.py")

@@ -21,10 +21,10 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from eval.faulty import run_faulty
+from eval.run.faulty import run_faulty
 from fakes.faults import Faults
 from fakes.server import FakeServer, Reply, Seen
-from logproof.eval.task import Settings
+from logproof.eval.tasks.task import Settings
 
 TASKS = ("arc_easy_ppl", "mmlu_clp", "gsm8k_gen")
 NEAR = 1e-4

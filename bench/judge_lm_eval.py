@@ -21,12 +21,12 @@ from pathlib import Path
 
 import msgspec
 
+from logproof.client.connect import Connection, Options, connect
 from logproof.errors import LogproofError
-from logproof.eval.prepare import load, prepare
-from logproof.eval.score import Contexts, score
-from logproof.eval.task import PplItem, Settings
-from logproof.eval.ways import requests
-from logproof.models.connect import Connection, Options, connect
+from logproof.eval.plan.jobs import load, prepare
+from logproof.eval.plan.method import requests
+from logproof.eval.score.outcome import Contexts, score
+from logproof.eval.tasks.task import PplItem, Settings
 
 TASKS = ("arc_easy_ppl", "hellaswag_ppl")
 TOLERANCE = 1e-4

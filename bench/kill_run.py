@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from eval.killing import killed_run
+from eval.run.killing import killed_run
 
 
 def main() -> int:

@@ -25,19 +25,19 @@ from pathlib import Path
 import msgspec
 import replay_server
 
-from logproof.eval.pool import Pool
-from logproof.eval.prepare import load, prepare, provenance
-from logproof.eval.runner import Policy
-from logproof.eval.session import Order, execute
-from logproof.eval.task import Settings
+from logproof.client.client import Client
+from logproof.client.connect import Connection
+from logproof.client.pool import Pool
+from logproof.dialects.registry import get_dialect
+from logproof.eval.plan.jobs import load, prepare, provenance
+from logproof.eval.run.run import Order, execute
+from logproof.eval.run.runner import Policy
+from logproof.eval.tasks.task import Settings
+from logproof.http.endpoint import endpoint
+from logproof.http.exchange import WireReply, WireRequest
 from logproof.ir.facts import Facts
-from logproof.models.client import Client
-from logproof.models.connect import Connection
-from logproof.models.dialects import get_dialect
-from logproof.records.record import SampleRecord
-from logproof.records.store import RunStore
-from logproof.wire.endpoint import endpoint
-from logproof.wire.message import WireReply, WireRequest
+from logproof.store.records import SampleRecord
+from logproof.store.run_store import RunStore
 
 TASK = "mmlu_clp"
 FLAT = 1.1

@@ -96,9 +96,9 @@ def standing(stack: ExitStack) -> str:
     """A server that answers at once with recorded replies."""
     # In the place of this script's own folder, where `proxy` would be this file.
     sys.path[0] = str(Path(__file__).parent.parent / "tests")
+    from cli.verify.test_proxy import engine as fake_engine
     from fakes.server import FakeServer, Reply, Seen
     from proxy.pairs import pair
-    from proxy.test_cli import engine as fake_engine
 
     fake = stack.enter_context(FakeServer())
     fake_engine(fake)

@@ -19,14 +19,14 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from logproof.eval.runner import GC_THRESHOLD
+from logproof.client.client import Client, lower
+from logproof.dialects.common.completions import Body
+from logproof.dialects.registry import get_dialect
+from logproof.eval.run.runner import GC_THRESHOLD
+from logproof.http.endpoint import endpoint
+from logproof.http.transport import Transport
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Request, Sampling, Scoring
-from logproof.models.client import Client, lower
-from logproof.models.completions import Body
-from logproof.models.dialects import get_dialect
-from logproof.wire.endpoint import endpoint
-from logproof.wire.transport import Transport
 
 REPLIES = Path(__file__).with_name("replies")
 DECODER = msgspec.json.Decoder(Body)

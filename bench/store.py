@@ -23,11 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from logproof.records.columns import Column
-from logproof.records.digest import call_key, sample_key
-from logproof.records.record import CallRecord, Provenance, SampleRecord
-from logproof.records.schema import Encoder, Row
-from logproof.records.store import RunStore
+from logproof.store.digest import call_key, sample_key
+from logproof.store.packed_columns import Column
+from logproof.store.records import CallRecord, Provenance, SampleRecord
+from logproof.store.run_store import RunStore
+from logproof.store.schema import Encoder, Row
 
 PROVENANCE = Provenance(config={"bench": True}, model={"name": "none"}, tasks={"bench": "1"})
 PROMPT = "The quick brown fox jumps over the lazy dog. " * 50

@@ -15,10 +15,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from logproof.verify import distance, evalue, online, sampling, seedreplay
-from logproof.verify.columns import Columns, make
-from logproof.verify.profiles import profile
-from logproof.verify.support import Sampler
+from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.checks import replayed
+from logproof.verify.stats import distance, evalue, plausibility, redraw
+from logproof.verify.stats.sampler_profiles import profile
+from logproof.verify.stats.support import Sampler
 
 POSITIONS, RECORDED, VOCABULARY = 256, 20, 49152
 WIDTHS = (20, 64)
@@ -45,14 +46,14 @@ def record(seed: int, width: int) -> tuple[Columns, Columns]:
 
 def statistics(own: Columns, verifier: Columns, seed: int) -> float:
     """Every array statistic of one artifact; the sum keeps them from being skipped."""
-    inner = seedreplay.redraw(own, SAMPLER, SPLITMIX, seed, 12, vocab_size=VOCABULARY)
-    _, scores = online.measure(own, verifier, SIGMA)
-    outer = seedreplay.redraw(verifier, SAMPLER, SPLITMIX, seed, 12, slack=CUT_SLACK, vocab_size=VOCABULARY)
-    drawn = sampling.outcomes(verifier, SAMPLER, VOCABULARY)
-    bet = evalue.bins_log_e(seedreplay.margin_bins(outer), NULL)
-    told = sampling.surprise(drawn)
+    inner = redraw.redraw(own, SAMPLER, SPLITMIX, seed, 12, vocab_size=VOCABULARY)
+    _, scores = replayed.measure(own, verifier, SIGMA)
+    outer = redraw.redraw(verifier, SAMPLER, SPLITMIX, seed, 12, slack=CUT_SLACK, vocab_size=VOCABULARY)
+    drawn = plausibility.outcomes(verifier, SAMPLER, VOCABULARY)
+    bet = evalue.bins_log_e(redraw.margin_bins(outer), NULL)
+    told = plausibility.surprise(drawn)
     total = sum(scores.values()) + inner.capped() + float(bet[-1])
-    return total + told.entropy + float(sampling.tempered_log_e(drawn).sum())
+    return total + told.entropy + float(plausibility.tempered_log_e(drawn).sum())
 
 
 def measure(width: int) -> dict[str, float]:

@@ -18,10 +18,10 @@ import typer.main
 
 import logproof.errors
 from logproof.cli.main import app
-from logproof.models.capabilities import CAPABILITIES
-from logproof.models.dialects import BUILT_IN, get_dialect
-from logproof.models.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
-from logproof.verify import artifact as art
+from logproof.dialects.capabilities import CAPABILITIES
+from logproof.dialects.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
+from logproof.dialects.registry import BUILT_IN, get_dialect
+from logproof.verify.artifact import artifact as art
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->\n"
@@ -143,7 +143,7 @@ def words(kind: object) -> str:
     """A type in the words of the documents."""
     return (
         str(getattr(kind, "__name__", kind) if isinstance(kind, type) and not get_args(kind) else kind)
-        .replace("logproof.verify.artifact.", "")
+        .replace("logproof.verify.artifact.artifact.", "")
         .replace("typing.", "")
         .replace("NoneType", "null")
         .replace("None", "null")

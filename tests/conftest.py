@@ -1,12 +1,15 @@
-"""Order of the whole suite: quick tests, then those on vLLM, then those on SGLang, so that engines start once."""
+"""What the whole suite shares: a fake server, and its order: quick tests, then those on vLLM, then those on SGLang."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from fakes.server import FakeServer
 
 # On CI the same examples every time: what fails there fails for whoever looks into it.
 settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
@@ -26,3 +29,10 @@ def _phase(item: pytest.Item) -> int:
     if item.get_closest_marker("live") is None:
         return 0
     return 2 if "sglang_url" in getattr(item, "fixturenames", ()) else 1
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeServer]:
+    """A server whose faults are programmed."""
+    with FakeServer() as server:
+        yield server

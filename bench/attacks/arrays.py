@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logproof.verify import artifact as art
-from logproof.verify.artifact import Artifact
-from logproof.verify.columns import Columns, sort_rows
-from logproof.verify.files import to_positions
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact_files import to_positions
+from logproof.verify.artifact.columns import Columns, sort_rows
 from logproof.verify.judge import Replay
 
 K = 20

@@ -22,7 +22,7 @@ import torch
 from arrays import TOP_K, VOCABULARY, Record, load, records
 
 from logproof.launch.places import models_dir
-from logproof.verify.profiles import gumbel, profile
+from logproof.verify.stats.sampler_profiles import gumbel, profile
 
 SOME = 2
 

@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from arrays import EOS, TOP_K, VOCABULARY, K, Record
 
-from logproof.verify import seedreplay
-from logproof.verify.columns import Columns, Ids
-from logproof.verify.profiles import profile
-from logproof.verify.support import Sampler
+from logproof.verify.artifact.columns import Columns, Ids
+from logproof.verify.stats import redraw
+from logproof.verify.stats.sampler_profiles import profile
+from logproof.verify.stats.support import Sampler
 
 EDIT_EVERY = 16
 """Of so many tokens one is edited."""
@@ -72,10 +72,10 @@ def mismatches(record: Record) -> int:
 def lengthened(record: Record) -> bool:
     """Whether end of text would have been drawn: the first token that the seed does not give stands in its place."""
     draw = _redraw(record)
-    at = seedreplay.first_violation(draw)
+    at = redraw.first_violation(draw)
     return at is not None and int(draw.rivals[at]) == EOS
 
 
-def _redraw(record: Record) -> seedreplay.Redraw:
+def _redraw(record: Record) -> redraw.Redraw:
     how, length = profile("v1-cpu-splitmix"), len(record.prompt)
-    return seedreplay.redraw(record.own, Sampler(1.0, TOP_K), how, record.seed, length, vocab_size=VOCABULARY)
+    return redraw.redraw(record.own, Sampler(1.0, TOP_K), how, record.seed, length, vocab_size=VOCABULARY)

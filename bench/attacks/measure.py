@@ -1,7 +1,7 @@
 """Counts behind the tables: policies from honest records, and how often each detector rejects what. Pure.
 
 Every honest sequence is held out once: in each of FOLDS rounds another part of them is judged by a policy that
-`logproof.verify.calibration.fit` (the engine of `logproof calibrate`) made from the others.
+`logproof.verify.calibrate.fit.fit` (the engine of `logproof calibrate`) made from the others.
 Peers have no calibration of their own: their bound at 1 % is the conformal one on the same scoring part.
 """
 
@@ -15,11 +15,11 @@ import msgspec
 import rivals
 from arrays import Record, artifact, replayed
 
-from logproof.verify import conformal, distance
-from logproof.verify.artifact import Artifact
-from logproof.verify.calibration import Aim, Honest, Part, fit
+from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.calibrate.fit import Aim, Honest, Part, fit
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
+from logproof.verify.stats import conformal, distance
 
 LENGTHS = (16, 64, 256)
 LEVEL = 0.01

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from measure import Count
 
-from logproof.verify.conformal import clopper_pearson
+from logproof.verify.stats.conformal import clopper_pearson
 
 BEGIN, END = "<!-- results: written by bench/attacks/run.py -->", "<!-- end of results -->"
 DETECTORS = (

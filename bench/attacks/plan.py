@@ -9,7 +9,7 @@ import msgspec
 import texts
 from tokenizers import Tokenizer
 
-from logproof.verify import artifact as art
+from logproof.verify.artifact import artifact as art
 
 LENGTH, SHORT = 256, 64
 """Tokens of a sequence; short ones save time where the answer is clear or 64 tokens are what is needed."""

@@ -1,6 +1,6 @@
 """What the two peers say about the same records: one number a sequence, larger is more suspicious.
 
-Gonka: its validator's distance (logproof.verify.gonka), with its own bounds and with one calibrated here.
+Gonka: its validator's distance (logproof.verify.stats.gonka), with its own bounds and with one calibrated here.
 
 token-difr 0.1.2 (common.py, `_verify_vllm_gumbel_max` and `compute_metrics_summary`; MIT): for each token the best of
 logit + T * noise less the token's own, and its sequence score is the mean margin; a token that the claimed cut filters
@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 from arrays import TOP_K, VOCABULARY, Record
 
-from logproof.verify import gonka
-from logproof.verify.columns import Columns, Floats, Mask
-from logproof.verify.profiles import gumbel, profile
+from logproof.verify.artifact.columns import Columns, Floats, Mask
+from logproof.verify.stats import gonka
+from logproof.verify.stats.sampler_profiles import gumbel, profile
 
 CAP = 0.5
 GONKA_WIDTH = 5

@@ -10,8 +10,8 @@ from arrays import Record, artifact
 from measure import LENGTHS, Forge
 from plan import GRIND_TRIES, SHORT
 
-from logproof.verify import artifact as art
-from logproof.verify.artifact import Artifact
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.artifact import Artifact
 
 INFLATION = 1.1
 

@@ -27,7 +27,7 @@ import rows
 from arrays import CLAIM, K, Record, load, records
 
 from logproof.launch.places import models_dir
-from logproof.verify.calibration import Honest
+from logproof.verify.calibrate.fit import Honest
 
 HERE = Path(__file__).resolve().parent
 HONEST = "honest bfloat16 executor"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from logproof.version import VERSION
 
 if TYPE_CHECKING:
-    from logproof.models.sync import Model as Model
+    from logproof.client.model import Model as Model
 
 __version__ = VERSION
 __all__ = ["Model", "__version__"]
@@ -20,7 +20,7 @@ __all__ = ["Model", "__version__"]
 def __getattr__(name: str) -> object:
     """Load `Model`, and with it the HTTP client, only when it is asked for."""
     if name == "Model":
-        from logproof.models.sync import Model
+        from logproof.client.model import Model
 
         return Model
     raise AttributeError(f"module 'logproof' has no attribute {name!r}")

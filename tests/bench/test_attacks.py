@@ -14,12 +14,13 @@ import rivals
 import rows
 import texts
 
-from logproof.verify import gonka, structure
-from logproof.verify.columns import Columns
-from logproof.verify.distance import max_abs, pair
+from logproof.verify.artifact.columns import Columns
+from logproof.verify.checks import structure
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
-from logproof.verify.support import Sampler
+from logproof.verify.stats import gonka
+from logproof.verify.stats.distance import max_abs, pair
+from logproof.verify.stats.support import Sampler
 from verify import builders
 
 DRAWN = Sampler(1.0, arrays.TOP_K)

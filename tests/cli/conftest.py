@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli.calling import KEY, Cli
+from client import served
 from eval.toy import ToyEngine, serving
 from fakes.server import FakeServer
 from logproof.cli.printing import err, out
-from models import served
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logproof.cli import engine
+from logproof.cli.engines import engine
 from logproof.cli.main import app, run
 from logproof.verify import policy as policies
 from verify.builders import policy

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from fakes.server import FakeServer, Reply, Seen
+from logproof.client.client import Client
+from logproof.client.connect import Connection
+from logproof.client.pool import Pool
+from logproof.dialects.registry import get_dialect
 from logproof.errors import ServerFault
-from logproof.eval.pool import Pool
-from logproof.eval.prepare import Entry, Job, load, prepare
-from logproof.eval.runner import Ended, Policy, Runner
-from logproof.eval.session import Finished, Order, execute
-from logproof.eval.task import Settings
+from logproof.eval.plan.jobs import Entry, Job, load, prepare
+from logproof.eval.run.run import Finished, Order, execute
+from logproof.eval.run.runner import Ended, Policy, Runner
+from logproof.eval.tasks.task import Settings
+from logproof.http.endpoint import endpoint
+from logproof.http.exchange import WireReply, WireRequest
 from logproof.ir.facts import Facts
-from logproof.models.client import Client
-from logproof.models.connect import Connection
-from logproof.models.dialects import get_dialect
-from logproof.records.record import CallRecord, SampleRecord
-from logproof.wire.endpoint import endpoint
-from logproof.wire.message import WireReply, WireRequest
+from logproof.store.records import CallRecord, SampleRecord
 
 PIECE = re.compile(r"\s?\w+|\s?[^\w\s]|\s")
 FIELDS = ("prompt_logprobs", "return_token_ids", "logprob_token_ids", "logprobs", "echo", "prompt")

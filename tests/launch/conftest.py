@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from logproof.launch import stop_engine
-from logproof.launch.registry import recorded
+from logproof.launch.running_engines import recorded
 
 SERVER = """
 import http.server, os, signal, subprocess, sys, time

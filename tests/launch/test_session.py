@@ -20,7 +20,7 @@ import os, signal, time
 import pytest
 from logproof.launch import EngineSpec, running_engine
 from logproof.launch.places import engines_dir
-from logproof.launch.registry import recorded
+from logproof.launch.running_engines import recorded
 
 @pytest.fixture(scope="session")
 def engine():

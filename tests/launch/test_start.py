@@ -14,7 +14,7 @@ from logproof.errors import EngineError, UsageError
 from logproof.launch import EngineSpec, StartFailed, listed, running_engine, start_engine, stop_engine
 from logproof.launch.health import answers
 from logproof.launch.processes import family, is_alive
-from logproof.launch.registry import recorded
+from logproof.launch.running_engines import recorded
 from logproof.launch.spec import Engine
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from fakes.gateway import running_gateway
 from logproof.launch import EngineSpec, running_engine, stop_engine
-from logproof.launch.registry import running
+from logproof.launch.running_engines import running
 
 STUBS = Path(__file__).parent / "sglang_stubs"
 SERVED_NAME = "smollm2"

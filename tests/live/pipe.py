@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import msgspec
 from openai import OpenAI
 
-from logproof.models.connect import Options, connect
+from logproof.client.connect import Options, connect
 from logproof.proxy.app import STATUS
-from logproof.verify import artifact as art
-from logproof.verify import audit as auditing
-from logproof.verify import files
-from logproof.verify.artifact import Artifact
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.audit import audit as auditing
 from logproof.verify.judge import Replay, ReplayFailure
 from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict
@@ -71,7 +71,7 @@ def recordings(url: str, out: Path, ask: Callable[[OpenAI], T], calls: int, *opt
         got = ask(OpenAI(base_url=f"{at}/v1", api_key=KEY, max_retries=0))
         port = int(at.rpartition(":")[2])
         wait_for(lambda: json.loads(call(port, "GET", STATUS, None).body)["recorded"] == calls)
-    return got, [a for p in sorted(out.glob("artifacts-*.jsonl")) for a in files.read(p)]
+    return got, [a for p in sorted(out.glob("artifacts-*.jsonl")) for a in artifact_files.read(p)]
 
 
 async def verdicts_of(url: str, made: list[Artifact], policy_: Policy, **how: Any) -> list[tuple[Answer, Verdict]]:

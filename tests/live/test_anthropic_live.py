@@ -7,12 +7,12 @@ import asyncio
 import msgspec
 import pytest
 
+from logproof.client.connect import Options, connect
 from logproof.errors import ContextOverflow, ModelNotFound, RequestRefused, StatusError
 from logproof.ir.message import Message, text_message
 from logproof.ir.request import Function, Input, Output, Request, Sampling, Schedule, Scoring, Tools
 from logproof.ir.response import Response
 from logproof.ir.turn import to_message
-from logproof.models.connect import Options, connect
 
 SYSTEM = text_message("system", "Answer shortly.")
 USER = text_message("user", "What is 2+2?")

@@ -11,7 +11,7 @@ import pytest
 
 from logproof.launch import stop_engine
 from logproof.launch.processes import is_alive
-from logproof.launch.registry import find, recorded
+from logproof.launch.running_engines import find, recorded
 
 SECONDS = 900
 """Limit of one command; it ends a hang, nothing is measured by it."""

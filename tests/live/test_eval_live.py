@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from logproof.eval import stored
-from logproof.eval.parity import compare, judge, side
-from logproof.eval.pool import open_pool
-from logproof.eval.runner import Policy
-from logproof.eval.session import Finished, Order, execute
-from logproof.eval.task import Settings
+from logproof.client.connect import Options, connect
+from logproof.client.pool import open_pool
+from logproof.eval.report.parity import compare, judge, side
+from logproof.eval.run.run import Finished, Order, execute
+from logproof.eval.run.runner import Policy
+from logproof.eval.score import stored_calls
+from logproof.eval.tasks.task import Settings
 from logproof.ir.request import Input, Request, Sampling, Scoring
-from logproof.models.connect import Options, connect
-from logproof.records.store import RunStore
+from logproof.store.run_store import RunStore
 
 TASKS = ("arc_easy_ppl", "hellaswag_ppl", "mmlu_clp", "gsm8k_gen")
 
@@ -79,7 +79,7 @@ def test_labels_over_chat_are_those_of_the_templated_ids(engine_url: str, tmp_pa
     run(engine_url, tmp_path / "a", "openai_chat", "mmlu_clp", limit="2", shots=0)
     with RunStore.read(tmp_path / "a") as store:
         assert store.provenance.config["ways"]["mmlu_clp"]["form"] == "chat"
-        calls = [stored.response_of(call) for call in store.calls()]
+        calls = [stored_calls.response_of(call) for call in store.calls()]
     assert len(calls) == 2
 
     async def native(ids: tuple[int, ...], labels: tuple[int, ...]) -> Any:

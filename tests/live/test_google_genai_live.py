@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from fakes.gateway import KEY
+from logproof.client.connect import Options, best_dialect, connect, fitting
 from logproof.errors import (
     BadReply,
     ContextOverflow,
@@ -25,7 +26,6 @@ from logproof.ir.message import Message, text_message
 from logproof.ir.request import Input, Output, Request, Sampling, Schedule, Scoring
 from logproof.ir.response import Response
 from logproof.ir.turn import to_message
-from logproof.models.connect import Options, best_dialect, connect, fitting
 
 USER = text_message("user", "What is 2+2? Answer shortly.")
 

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from dialects.compare import difference, same_reply
 from logproof import Model
 from logproof.errors import ContextOverflow, ModelNotFound, OutputContractError, RequestRefused, StatusError
 from logproof.ir.message import ImagePart, Message, TextPart, ToolCallPart, ToolResultPart, text_message
 from logproof.ir.request import Function, Input, Output, Request, Sampling, Schedule, Scoring, Tools
 from logproof.ir.response import Choice, Response, Tokens
 from logproof.ir.turn import to_message
-from models.compare import difference, same_reply
 
 pytestmark = pytest.mark.live
 

@@ -11,6 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from dialects.compare import difference, same_reply
 from logproof import Model
 from logproof.errors import (
     BadReply,
@@ -35,7 +36,6 @@ from logproof.ir.request import (
 )
 from logproof.ir.response import Choice, Response
 from logproof.ir.turn import to_message
-from models.compare import difference, same_reply
 
 pytestmark = pytest.mark.live
 

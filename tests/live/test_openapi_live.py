@@ -10,14 +10,14 @@ from urllib.request import urlopen
 import jsonschema
 import pytest
 
+from dialects import contract
+from logproof.client.client import lower
+from logproof.client.connect import FITTING
+from logproof.client.probe import read_facts
+from logproof.dialects.dialect import Dialect
+from logproof.dialects.registry import get_dialect
 from logproof.errors import InvalidRequest, RequestRefused
 from logproof.ir.facts import Facts
-from logproof.models.client import lower
-from logproof.models.connect import FITTING
-from logproof.models.dialect import Dialect
-from logproof.models.dialects import get_dialect
-from logproof.models.probe import read_facts
-from models import contract
 
 pytestmark = pytest.mark.live
 

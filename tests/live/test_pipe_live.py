@@ -28,17 +28,19 @@ from live.pipe import (
     swapped,
     verdicts_of,
 )
-from logproof.cli import ways
 from logproof.cli.main import run as command
-from logproof.models.connect import Options, connect
-from logproof.verify import artifact as art
-from logproof.verify import audit as auditing
-from logproof.verify import files, offline, structure
+from logproof.cli.verify import verify_options
+from logproof.client.connect import Options, connect
+from logproof.parallel import in_order
 from logproof.verify import policy as policies
-from logproof.verify import replay as rep
-from logproof.verify.artifact import Artifact
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.audit import audit as auditing
+from logproof.verify.checks import recorded as offline
+from logproof.verify.checks import structure
 from logproof.verify.judge import Replay, ReplayFailure
-from logproof.verify.parallel import in_order
+from logproof.verify.replay import replay as rep
 from logproof.verify.verdict import Verdict
 
 SCHEMA = {
@@ -110,7 +112,9 @@ def judged(plugin_url: str, recorded: dict[str, Artifact]) -> Judged:
 
     async def work() -> Judged:
         async with connect(plugin_url, Options(texts=False)) as connection:
-            jobs = [partial(auditing.verify, connection, recorded[n], rules(m), ways.method(m)) for n, m in keys]
+            jobs = [
+                partial(auditing.verify, connection, recorded[n], rules(m), verify_options.method(m)) for n, m in keys
+            ]
             return dict(zip(keys, await in_order(jobs, 4), strict=True))
 
     return asyncio.run(work())
@@ -185,7 +189,7 @@ def test_commands_judge_what_the_proxy_wrote(
     assert command([str(a) for a in (*made, "--nonce", "c", "--no-greedy")]) == 0
     assert "an exact pair" in capfd.readouterr().out
     records = tmp_path / "records.parquet"
-    assert files.write(records, [recorded["chat"], recorded["structured"]]) == 2
+    assert artifact_files.write(records, [recorded["chat"], recorded["structured"]]) == 2
     verify = ("verify", records, *base, "--policy", rules_file, "--repeats", "2", "--concurrency", "2", "--json")
     assert command([str(a) for a in verify]) == 0
     found = json.loads(capfd.readouterr().out)
@@ -351,7 +355,7 @@ def test_a_dropped_system_message_and_a_cut_prompt_are_explained(
 
     others += recordings(plugin_url, tmp_path / "cut", ask_end, 1)[1]
     records, rules_file = tmp_path / "cheats.jsonl", tmp_path / "policy.json"
-    files.write(records, [claiming(one, whole) for one in others])
+    artifact_files.write(records, [claiming(one, whole) for one in others])
     rules_file.write_bytes(policies.dump(msgspec.structs.replace(rules("prefill"), expires_at="2999-01-01T00:00:00Z")))
     args = ("verify", records, "--engine", plugin_url, "--policy", rules_file, "--explain", "--json")
     assert command([str(a) for a in args]) == 1

@@ -11,16 +11,16 @@ from datetime import datetime
 import pytest
 from openai import OpenAI
 
-from logproof.cli.proxy import seen
+from logproof.cli.verify.proxy import seen
+from logproof.client.probe import probe
+from logproof.http.endpoint import endpoint
+from logproof.http.transport import Transport
 from logproof.ir.facts import Facts
-from logproof.models.probe import probe
-from logproof.proxy.plan import CHAT, COMPLETIONS, asks
-from logproof.verify import structure
-from logproof.verify.artifact import Artifact
-from logproof.verify.exchange import artifacts_of
-from logproof.verify.recording import claim_of
-from logproof.wire.endpoint import endpoint
-from logproof.wire.transport import Transport
+from logproof.proxy.request_plan import CHAT, COMPLETIONS, asks
+from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.checks import structure
+from logproof.verify.record.build import claim_of
+from logproof.verify.record.observed import artifacts_of
 from proxy.running import Answer, Running, call, running
 
 K = 5

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from logproof.client.connect import Options, connect
 from logproof.errors import ContextOverflow, RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Request, Sampling, Schedule, Scoring
 from logproof.ir.response import Response, Tokens
-from logproof.models.connect import Options, connect
 
 NOISE = 1e-4
 """Most that a float32 logprob moves with the batch and the cache, in nats."""

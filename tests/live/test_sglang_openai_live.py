@@ -14,15 +14,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from dialects.compare import difference, same_reply
 from logproof import Model
+from logproof.client.probe import read_facts
+from logproof.dialects.common import openapi_fields
 from logproof.errors import BadReply, ContextOverflow, RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.message import Message, text_message
 from logproof.ir.request import Input, Request, Sampling, Schedule, Scoring
 from logproof.ir.response import Response, Tokens
-from logproof.models import listed_fields
-from logproof.models.probe import read_facts
-from models.compare import difference, same_reply
 
 NOISE = 1e-4
 """Most that a float32 logprob moves with the batch and the cache, in nats."""
@@ -104,7 +104,7 @@ def test_the_probe_reads_what_it_is_and_lists(native: Model, sglang_url: str) ->
     assert (facts.engine, facts.version, facts.vocab_size, facts.tokenizer) == ("sglang", "0.5.23", 49152, True)
     with urlopen(f"{sglang_url}/openapi.json") as reply:
         listed = read_facts({"/openapi.json": json.load(reply)}).fields
-    assert {route: listed[route] for route in listed_fields.SGLANG} == listed_fields.SGLANG
+    assert {route: listed[route] for route in openapi_fields.SGLANG} == openapi_fields.SGLANG
 
 
 def test_streamed_and_plain_are_one_reply(messenger: Model) -> None:

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from logproof.cli.main import run as command
-from logproof.models import listed_fields
-from logproof.models.connect import Options, connect
-from logproof.models.probe import read_facts
-from logproof.verify import audit as auditing
-from logproof.verify.capture import Pins, capture, prompts
+from logproof.client.connect import Options, connect
+from logproof.client.probe import read_facts
+from logproof.dialects.common import openapi_fields
+from logproof.verify.audit import audit as auditing
 from logproof.verify.judge import Replay
-from logproof.verify.recording import claim_of
-from logproof.verify.support import Sampler
+from logproof.verify.record.build import claim_of
+from logproof.verify.record.capture import Pins, capture, prompts
+from logproof.verify.stats.support import Sampler
 from verify.builders import policy
 
 NOISE = 1e-4
@@ -68,7 +68,7 @@ def test_three_wires_score_the_same_tokens(engine_url: str, sglang_url: str, cap
 def test_the_fields_that_tables_show_are_those_that_vllm_lists(engine_url: str) -> None:
     with urlopen(f"{engine_url}/openapi.json") as reply:
         listed = read_facts({"/openapi.json": json.load(reply)}).fields
-    assert {route: listed[route] for route in listed_fields.VLLM} == listed_fields.VLLM
+    assert {route: listed[route] for route in openapi_fields.VLLM} == openapi_fields.VLLM
 
 
 def parity(capfd: pytest.CaptureFixture[str], *args: str) -> tuple[int, dict[str, object]]:

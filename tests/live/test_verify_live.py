@@ -14,17 +14,19 @@ import pytest
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run as command
-from logproof.models.connect import Connection, Options, connect
-from logproof.verify import artifact as art
-from logproof.verify import audit as auditing
-from logproof.verify import distance, offline, pack, seedreplay
-from logproof.verify import replay as rep
-from logproof.verify.artifact import Artifact
-from logproof.verify.capture import Pins, Prompt, capture, prompts
+from logproof.client.connect import Connection, Options, connect
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact import pack
+from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.audit import audit as auditing
+from logproof.verify.checks import recorded
 from logproof.verify.judge import Replay, judge
 from logproof.verify.policy import Policy
-from logproof.verify.recording import claim_of
-from logproof.verify.support import Sampler
+from logproof.verify.record.build import claim_of
+from logproof.verify.record.capture import Pins, Prompt, capture, prompts
+from logproof.verify.replay import replay as rep
+from logproof.verify.stats import distance, redraw
+from logproof.verify.stats.support import Sampler
 from proxy.running import call
 from verify.builders import policy
 
@@ -87,7 +89,7 @@ def test_every_edited_token_is_found_at_its_position(engine_url: str) -> None:
                 assert int(distance.positions_over(pairs, EXACT)[0]) in (at, at + 1)
                 got = judge(cheat, answer, rules(connection), NOW)
                 assert got.status == "invalid"
-                assert offline.check(cheat).replayable
+                assert recorded.check(cheat).replayable
 
     go(work())
 
@@ -151,18 +153,18 @@ def test_the_draws_are_the_profile_s(engine_url: str) -> None:
     packed = pack.pack(pack.to_fixed(rep.joined(own)), 1024)
     assert len(packed) / sum(map(len, own)) <= 20.0
     for artifact in made:
-        checked = offline.check(artifact)
+        checked = recorded.check(artifact)
         assert checked.sampler is not None
         assert checked.profile is not None
         assert artifact.sampling.seed is not None
-        draw = seedreplay.redraw(
+        draw = redraw.redraw(
             art.columns(artifact),
             checked.sampler,
             checked.profile,
             artifact.sampling.seed.value,
             len(artifact.tokens.prompt_ids or ()),
         )
-        assert seedreplay.first_violation(draw) is None
+        assert redraw.first_violation(draw) is None
         tokens += int(draw.known.sum())
     assert tokens == 200
 

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from dialects import wires
 from logproof import Model
+from logproof.client.client import Call
+from logproof.client.connect import Options, connect
 from logproof.errors import (
     BadReply,
     ContextOverflow,
@@ -23,9 +26,6 @@ from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
 from logproof.ir.request import Input, Output, Reasoning, Request, Sampling, Schedule, Scoring, Session, Tools
 from logproof.ir.response import Response, Tokens
-from logproof.models.client import Call
-from logproof.models.connect import Options, connect
-from models import wires
 
 pytestmark = pytest.mark.live
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from logproof.proxy.app import STATUS, Proxy
-from logproof.proxy.capture import Limits
-from logproof.proxy.exchange import Exchange
-from logproof.proxy.plan import ROUTES, Asks
+from logproof.proxy.captured_call import Limits
+from logproof.proxy.captured_exchange import Exchange
 from logproof.proxy.recorder import OnFull, Recorder
+from logproof.proxy.request_plan import ROUTES, Asks
 from logproof.proxy.serve import listen, server
 from logproof.proxy.upstream import Timeouts, Upstream
 

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import TCPConnector
 
 from fakes.server import FakeServer, Reply, Seen
-from logproof.proxy.capture import Limits
-from logproof.proxy.plan import CHAT, COMPLETIONS, Asks
+from logproof.proxy.captured_call import Limits
+from logproof.proxy.request_plan import CHAT, COMPLETIONS, Asks
 from logproof.proxy.upstream import Timeouts
 from proxy.pairs import NAMES, Pair, pair
 from proxy.running import ABLE, KEY, Running, running, wait_for

@@ -6,9 +6,9 @@ import pytest
 
 from fakes.server import FakeServer
 from logproof.errors import BadReply, StoreError
-from logproof.proxy.exchange import Exchange
-from logproof.proxy.plan import CHAT
+from logproof.proxy.captured_exchange import Exchange
 from logproof.proxy.recorder import Recorder
+from logproof.proxy.request_plan import CHAT
 from proxy.running import Kept, running, wait_for
 
 BODY: dict[str, object] = {"model": "m"}

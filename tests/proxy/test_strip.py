@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from logproof.proxy import strip
-from logproof.proxy.events import Blocks
+from logproof.proxy.event_blocks import Blocks
 from proxy.pairs import NAMES, pair
 
 ALL = frozenset({"token_ids", "prompt_token_ids", "logprobs"})

@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import settings
 from numpy.typing import NDArray
 
-from logproof.verify import artifact as art
-from logproof.verify import distance, noise
-from logproof.verify.columns import Columns, make
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.columns import Columns, make
 from logproof.verify.judge import Replay
 from logproof.verify.policy import Engine, Policy
-from logproof.verify.support import Sampler
+from logproof.verify.stats import distance, sampler_noise
+from logproof.verify.stats.support import Sampler
 from logproof.verify.verdict import Finding, Verdict
 
 quick = settings(deadline=None, max_examples=40)
@@ -64,7 +64,7 @@ def draw(z: Array, sampler: Sampler, seed: int) -> list[int]:
     if sampler.greedy:
         return [int(t) for t in z.argmax(axis=1)]
     every = np.arange(z.shape[1])[None, :].repeat(len(z), axis=0)
-    noises = noise.splitmix_gumbel(noise.cpu_step_seeds(seed, len(z)), every)
+    noises = sampler_noise.splitmix_gumbel(sampler_noise.cpu_step_seeds(seed, len(z)), every)
     cut = sampler.top_k or sampler.top_p < 1.0 or sampler.min_p
     rows = np.array([masked(row, sampler) for row in z]) if cut else z / sampler.temperature
     return [int(t) for t in (rows + noises).argmax(axis=1)]

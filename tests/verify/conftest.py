@@ -8,12 +8,7 @@ from fakes.server import FakeServer
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
-
-
-@pytest.fixture
 def other() -> Iterator[FakeServer]:
+    """A second server whose faults are programmed."""
     with FakeServer() as server:
         yield server

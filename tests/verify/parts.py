@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from fakes.server import FakeServer
 from logproof.ir.facts import Facts
-from logproof.verify import replay as rep
-from logproof.verify.artifact import Artifact, Claim
-from logproof.verify.capture import Captured, Pins, capture, prompts
+from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.judge import Replay, ReplayFailure
-from logproof.verify.recording import claim_of
+from logproof.verify.record.build import claim_of
+from logproof.verify.record.capture import Captured, Pins, capture, prompts
+from logproof.verify.replay import replay as rep
 from verify.builders import policy
 from verify.tiny import FACTS, TINY_EOS, open_tiny
 

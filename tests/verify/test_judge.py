@@ -8,12 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from logproof.verify import artifact as art
-from logproof.verify import gonka, offline, online
-from logproof.verify.columns import Columns, make
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.checks import recorded
+from logproof.verify.checks import replayed as online
 from logproof.verify.judge import Replay, ReplayFailure, judge
 from logproof.verify.policy import SelfTest
-from logproof.verify.support import Sampler
+from logproof.verify.stats import gonka
+from logproof.verify.stats.support import Sampler
 from verify.builders import (
     PLAIN,
     VOCAB,
@@ -174,7 +176,7 @@ def test_malformed_ids_are_invalid_before_any_engine() -> None:
     for answer in (None, replay, ReplayFailure(reason="engine_cannot_replay", detail="HTTP 400")):
         got = judge(cheat, answer, policy(), NOW)
         assert (got.status, got.findings[0].reason) == ("invalid", "token_out_of_range")
-    assert not offline.check(cheat).replayable
+    assert not recorded.check(cheat).replayable
 
 
 def test_texts_only_are_inconclusive_not_fraud() -> None:

@@ -8,12 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from logproof.verify import conformal, distance, offline, online, sampling, seedreplay
-from logproof.verify.columns import Columns, make
+from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.checks import recorded
+from logproof.verify.checks import replayed as online
 from logproof.verify.judge import judge
 from logproof.verify.policy import Holdout, Policy, Rates
-from logproof.verify.profiles import profile
-from logproof.verify.support import Sampler
+from logproof.verify.stats import conformal, distance, plausibility, redraw
+from logproof.verify.stats.sampler_profiles import profile
+from logproof.verify.stats.support import Sampler
 from verify.builders import PLAIN, VOCAB, artifact, change, draw, finding, logits, noisy, policy, record, replayed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -34,15 +36,15 @@ def calibrated() -> Policy:
     pairs = [honest_pair(i, PLAIN) for i in range(160)]
     matched = [distance.pair(a, b) for a, b in pairs]
     sigma = distance.fit_sigma(matched[:40])
-    bins, margins = np.zeros(seedreplay.BINS, np.int64), []
+    bins, margins = np.zeros(redraw.BINS, np.int64), []
     for i, (_, theirs) in enumerate(pairs):
-        again = seedreplay.redraw(theirs, PLAIN, profile("v1-cpu-splitmix"), i, 3, vocab_size=VOCAB)
-        bins += np.bincount(seedreplay.margin_bins(again), minlength=seedreplay.BINS)
+        again = redraw.redraw(theirs, PLAIN, profile("v1-cpu-splitmix"), i, 3, vocab_size=VOCAB)
+        bins += np.bincount(redraw.margin_bins(again), minlength=redraw.BINS)
         margins.append(again.capped())
-    z = [sampling.surprise(sampling.outcomes(b, PLAIN, VOCAB)).z for _, b in pairs[40:]]
+    z = [plausibility.surprise(plausibility.outcomes(b, PLAIN, VOCAB)).z for _, b in pairs[40:]]
     scores = {"tz": tuple(distance.tz(p, sigma) for p in matched[40:]), "surprise": tuple(z), "margin": tuple(margins)}
     gaps = int(
-        sum((sampling.greedy_gaps(b) > 0.125).sum() for _, b in [honest_pair(i, Sampler(0.0)) for i in range(40)])
+        sum((plausibility.greedy_gaps(b) > 0.125).sum() for _, b in [honest_pair(i, Sampler(0.0)) for i in range(40)])
     )
     rates = Rates(margins=tuple(bins.tolist()), tokens=6400, greedy_beyond=gaps, greedy_tokens=1600)
     return policy(
@@ -133,21 +135,21 @@ def test_request_evidence_adds_up(calibrated: Policy) -> None:
     cheat = judge(artifact(record(z, foreign, 20), seed=900), replayed(record(z, foreign, 40)), calibrated, NOW)
     assert honest.log_e < 2.0 < cheat.log_e
     bare = change(artifact(own), positions=None, logprobs=None)
-    checked = offline.check(bare)
+    checked = recorded.check(bare)
     with pytest.raises(ValueError, match="without columns"):
         online.check(bare, checked, theirs, "raw", calibrated)
 
 
-def drawn(rng: np.random.Generator, foreign: float = 0.0, n: int = 60) -> seedreplay.Redraw:
+def drawn(rng: np.random.Generator, foreign: float = 0.0, n: int = 60) -> redraw.Redraw:
     """A redraw whose rate of small honest margins is its text's own; `foreign` of its tokens are another's draws."""
     margin = np.where(rng.random(n) < rng.beta(2, 80), rng.exponential(0.05, n), 0.0)
     margin = np.where(rng.random(n) < foreign, rng.exponential(0.7, n), margin)
-    return seedreplay.Redraw(margin, rng.random(n) < 0.001, np.zeros(n, np.int64), 1e-6)
+    return redraw.Redraw(margin, rng.random(n) < 0.001, np.zeros(n, np.int64), 1e-6)
 
 
 def margins_policy(rng: np.random.Generator, records: int) -> Policy:
     some = [drawn(rng) for _ in range(300)]
-    bins = np.bincount(np.concatenate([seedreplay.margin_bins(d) for d in some]), minlength=seedreplay.BINS)
+    bins = np.bincount(np.concatenate([redraw.margin_bins(d) for d in some]), minlength=redraw.BINS)
     scores = {"1": {"margin": tuple(drawn(rng).capped() for _ in range(records))}}
     return policy(exact=None, level=0.1, scores=scores, rates=Rates(margins=tuple(bins.tolist()), tokens=18_000))
 
@@ -194,12 +196,12 @@ def test_an_honest_token_at_the_edge_of_top_k_is_a_margin_and_not_impossible(cal
     values = [np.array([-0.7, -1.6, -1.6 - slack, -5.0], np.float32).tolist()] * 40
     ids = draw(np.array(values)[:, :3], Sampler(1.0), 3)
     own = make(ids, [values[0][t] for t in ids], rows, values)
-    strict = seedreplay.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3)
+    strict = redraw.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3)
     assert strict.out.sum() == sum(t == 2 for t in ids) > 0
-    near = seedreplay.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack)
+    near = redraw.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack)
     assert not near.out.any()
     assert near.capped() <= near.tolerance
     told = judge(artifact(own, narrow, 3, k=4), replayed(own), replace(calibrated, k=4), NOW)
     assert finding(told, "S2").statistic["out"] == 0.0
     far = make([3] * 40, [-5.0] * 40, rows, values)
-    assert seedreplay.redraw(far, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack).out.all()
+    assert redraw.redraw(far, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack).out.all()

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from logproof.errors import UsageError
-from logproof.verify import conformal
 from logproof.verify import policy as pol
-from logproof.verify.distance import Sigma
+from logproof.verify.stats import conformal
+from logproof.verify.stats.distance import Sigma
 from verify.builders import policy
 
 

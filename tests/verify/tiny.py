@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from fakes.server import FakeServer, Reply, Seen
+from logproof.client.connect import Connection, Options, connect
+from logproof.http.retry import RetryPolicy
 from logproof.ir.facts import Facts, Plugin
-from logproof.models.connect import Connection, Options, connect
-from logproof.verify import noise
-from logproof.verify.support import Sampler
-from logproof.wire.retry import RetryPolicy
+from logproof.verify.stats import sampler_noise
+from logproof.verify.stats.support import Sampler
 from verify.builders import Array, log_softmax, masked
 
 TINY_VOCAB = 50
@@ -92,7 +92,7 @@ class Tiny:
         sampler = Sampler(body.get("temperature", 1.0), top_k, body.get("top_p", 1.0), body.get("min_p", 0.0))
         forced = body.get("enforced_token_ids")
         count = len(forced) if forced else body.get("max_tokens", 16)
-        steps = noise.cpu_step_seeds(body.get("seed", 0), count)
+        steps = sampler_noise.cpu_step_seeds(body.get("seed", 0), count)
         every, drawn, rows = np.arange(TINY_VOCAB)[None, :], list[int](), list[Array]()
         for i in range(count):
             z = self.logits(prompt + drawn)
@@ -102,7 +102,9 @@ class Tiny:
             wanted = z if self.writer is None else self.logits(prompt + drawn, self.writer)
             token = int(wanted.argmax())
             if not sampler.greedy:
-                token = int((masked(wanted, sampler) + noise.splitmix_gumbel(steps[i : i + 1], every)[0]).argmax())
+                token = int(
+                    (masked(wanted, sampler) + sampler_noise.splitmix_gumbel(steps[i : i + 1], every)[0]).argmax()
+                )
             processed = body.get("logprobs_mode") == "processed_logprobs"
             rows.append(log_softmax(masked(z, sampler)) if processed and not sampler.greedy else log_softmax(z))
             drawn.append(forced[i] if forced else token)

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from logproof.cli import access, audit, demo, dialects, engine, parity, proxy, runs, verify
-from logproof.cli import eval as evaluation
+from logproof.cli.access import dialects, score
+from logproof.cli.engines import demo, engine
+from logproof.cli.evaluate import eval as evaluation
+from logproof.cli.evaluate import parity, runs
 from logproof.cli.printing import fail
+from logproof.cli.verify import audit, proxy, verify
 from logproof.errors import LogproofError
 from logproof.version import VERSION
 
@@ -25,9 +28,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(access.score)
-app.command()(access.generate)
-app.command()(access.probe)
+app.command()(score.score)
+app.command()(score.generate)
+app.command()(score.probe)
 app.command("dialects")(dialects.dialects)
 app.command("eval")(evaluation.evaluate)
 app.command("parity")(parity.parity)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and their way into models/connect.py `Options`."""
+"""Options that several commands share, and their way into client/connect.py `Options`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 import typer
 
+from logproof.client.connect import Options
 from logproof.errors import UsageError, clip
-from logproof.eval.config import MAX_CONCURRENCY
-from logproof.models.connect import Options
-from logproof.wire.endpoint import Timeouts
+from logproof.eval.plan.run_file import MAX_CONCURRENCY
+from logproof.http.endpoint import Timeouts
 
 ModelURL = Annotated[str, typer.Option("--model", "-m", metavar="URL", help="Base URL of the endpoint.")]
 DialectName = Annotated[str, typer.Option("--dialect", "-d", help="Wire to speak, or auto: the probe picks one.")]

@@ -1,4 +1,4 @@
-"""Facts: what one endpoint is and can do, as a probe found it (models/probe.py).
+"""Facts: what one endpoint is and can do, as a probe found it (client/probe.py).
 
 Dialects read facts to decide leaves that depend on the deployment; an unknown fact decides like an absent
 feature. `sources` says for each fact where it came from.

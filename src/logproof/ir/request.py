@@ -1,7 +1,7 @@
 """Request: all that a caller can ask of an engine, in groups of leaves.
 
 Every leaf is None until the caller sets it; a leaf that is set, even to a wire's default, is active and
-must be decided by the dialect (models/lowering.py). Tuples and dicts are not to be changed after use.
+must be decided by the dialect (dialects/ledger.py). Tuples and dicts are not to be changed after use.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from logproof.errors import clip
-from logproof.records.files import store_error
+from logproof.files import store_error
 
 _TAIL_BYTES = 1 << 18
 _POLL_SECONDS = 0.2

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from logproof.errors import StoreError
-from logproof.records.files import make_directory, store_error
+from logproof.files import make_directory, store_error
 
 _PAUSE_SECONDS = 0.05
 

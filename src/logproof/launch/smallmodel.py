@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from logproof.errors import EngineError, clip
+from logproof.files import sync_directory
 from logproof.launch.interrupts import Interrupts
 from logproof.launch.logs import first_error, last_line
 from logproof.launch.places import locked, models_dir
 from logproof.launch.processes import end, exit_status, spawn
 from logproof.launch.runtime import Runtime
 from logproof.launch.spec import SMALL_MODEL, Progress
-from logproof.records.files import sync_directory
 
 PREPARE_SECONDS = 900.0
 """Longest time for the conversion, which takes 20 to 40 s on an idle machine."""

@@ -19,7 +19,7 @@ from logproof.launch.command import Target, check_flags, launch
 from logproof.launch.health import wait_ready
 from logproof.launch.interrupts import Interrupts
 from logproof.launch.processes import end, family, spawn
-from logproof.launch.registry import (
+from logproof.launch.running_engines import (
     choose_name,
     choose_port,
     forget,

@@ -13,10 +13,10 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from logproof.proxy import headers as hd
-from logproof.proxy.capture import Call, Limits, Tally
+from logproof.proxy.captured_call import Call, Limits, Tally
 from logproof.proxy.incoming import ClientGone, Incoming, TooLarge
-from logproof.proxy.plan import ROUTES, Asks
 from logproof.proxy.recorder import Recorder
+from logproof.proxy.request_plan import ROUTES, Asks
 from logproof.proxy.upstream import Upstream, UpstreamFault, read
 from logproof.version import VERSION
 

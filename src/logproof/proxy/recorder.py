@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from logproof.errors import LogproofError, StoreError, clip
-from logproof.proxy.exchange import Exchange
+from logproof.proxy.captured_exchange import Exchange
 
 OnFull = Literal["open", "closed"]
 

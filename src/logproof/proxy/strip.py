@@ -6,7 +6,7 @@ where a parser holds a token back, a direct stream has no chunk at all, but send
 
 from __future__ import annotations
 
-from logproof.proxy import edit
+from logproof.proxy import json_edit
 
 _NULL = b"null"
 
@@ -14,7 +14,7 @@ _NULL = b"null"
 def reply(body: bytes, hidden: frozenset[str]) -> bytes:
     """A plain reply without the hidden fields. Raises ValueError for a body that is no such JSON object."""
     changes, _ = _changes(body, hidden)
-    return edit.apply(body, changes)
+    return json_edit.apply(body, changes)
 
 
 def event(block: bytes, hidden: frozenset[str]) -> bytes:
@@ -31,31 +31,31 @@ def event(block: bytes, hidden: frozenset[str]) -> bytes:
     if held_back:
         return b""
     at = block.index(data)
-    return block[:at] + edit.apply(data, changes) + block[at + len(data) :]
+    return block[:at] + json_edit.apply(data, changes) + block[at + len(data) :]
 
 
-def _changes(body: bytes, hidden: frozenset[str]) -> tuple[list[edit.Change], bool]:
+def _changes(body: bytes, hidden: frozenset[str]) -> tuple[list[json_edit.Change], bool]:
     """Edits of one object with choices, and whether all its choices are empty but for what is hidden."""
-    spans = edit.members(body)
+    spans = json_edit.members(body)
     changes = _blanks(body, spans, hidden, 0)
     first, last = spans.get("choices", (0, 0))
     choices = body[first:last]
     empty = []
-    for start, end in edit.elements(choices) if choices.startswith(b"[") else []:
+    for start, end in json_edit.elements(choices) if choices.startswith(b"[") else []:
         choice = choices[start:end]
-        inner = edit.members(choice)
+        inner = json_edit.members(choice)
         found = _blanks(choice, inner, hidden, first + start)
         changes += found
         empty.append(bool(found) and _held_back(choice, inner))
     return sorted(changes), bool(empty) and all(empty)
 
 
-def _blanks(text: bytes, spans: dict[str, edit.Span], hidden: frozenset[str], base: int) -> list[edit.Change]:
+def _blanks(text: bytes, spans: dict[str, json_edit.Span], hidden: frozenset[str], base: int) -> list[json_edit.Change]:
     found = [spans[name] for name in hidden if name in spans]
     return [(base + start, base + end, _NULL) for start, end in found if text[start:end] != _NULL]
 
 
-def _held_back(choice: bytes, spans: dict[str, edit.Span]) -> bool:
+def _held_back(choice: bytes, spans: dict[str, json_edit.Span]) -> bool:
     def value(name: str) -> bytes:
         start, end = spans.get(name, (0, 0))
         return choice[start:end]

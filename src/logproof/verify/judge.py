@@ -9,11 +9,12 @@ from typing import Literal
 
 import msgspec
 
-from logproof.verify import artifact as art
-from logproof.verify import evalue, offline, online
-from logproof.verify.artifact import Artifact, Mode
-from logproof.verify.columns import Columns
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.artifact import Artifact, Mode
+from logproof.verify.artifact.columns import Columns
+from logproof.verify.checks import recorded, replayed
 from logproof.verify.policy import Policy
+from logproof.verify.stats import evalue
 from logproof.verify.verdict import Context, Finding, Verdict, decide
 
 Method = Literal["decode", "prefill"]
@@ -53,7 +54,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
 def judge(artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Policy | None, now: datetime) -> Verdict:
     """The verdict. replay None: only the offline tests were asked for. now: with time zone."""
     trusted = policy.selftest.profile if policy is not None and policy.selftest and policy.selftest.passed else None
-    checked = offline.check(artifact, trusted, policy.eos_ids if policy is not None else None)
+    checked = recorded.check(artifact, trusted, policy.eos_ids if policy is not None else None)
     findings = list(checked.findings)
     if checked.replayable:
         findings += _replayed(artifact, checked, replay, policy, now)
@@ -63,7 +64,7 @@ def judge(artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Pol
 
 def _replayed(
     artifact: Artifact,
-    checked: offline.Offline,
+    checked: recorded.Offline,
     replay: Replay | ReplayFailure | None,
     policy: Policy | None,
     now: datetime,
@@ -78,7 +79,7 @@ def _replayed(
     obstacle = _obstacle(artifact, replay, policy, now)
     if obstacle is not None:
         return [obstacle]
-    return online.check(artifact, checked, replay.columns, replay.mode, policy, replay.scored)
+    return replayed.check(artifact, checked, replay.columns, replay.mode, policy, replay.scored)
 
 
 def _obstacle(artifact: Artifact, replay: Replay, policy: Policy, now: datetime) -> Finding | None:

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 from logproof.errors import UsageError
-from logproof.verify import conformal
-from logproof.verify.artifact import Mode, Record
-from logproof.verify.distance import Sigma
-from logproof.verify.support import Sampler
+from logproof.verify.artifact.artifact import Mode, Record
+from logproof.verify.stats import conformal
+from logproof.verify.stats.distance import Sigma
+from logproof.verify.stats.support import Sampler
 
 POLICY_SCHEMA = "logproof-policy/1"
 MAX_BYTES = 256 * 1024 * 1024

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from logproof.verify.artifact import Record
+from logproof.verify.artifact.artifact import Record
 
 Status = Literal["valid", "invalid", "inconclusive"]
 Outcome = Literal["pass", "fail", "unknown", "note"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from logproof.eval.rows import ArcRow
-from logproof.eval.task import PplItem, Task, blocks, ppl_item
+from logproof.eval.tasks.rows import ArcRow
+from logproof.eval.tasks.task import PplItem, Task, blocks, ppl_item
 
 
 def build(row: ArcRow, shots: Sequence[ArcRow]) -> PplItem:

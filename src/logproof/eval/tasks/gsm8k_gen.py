@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from logproof.eval.rows import Gsm8kRow
-from logproof.eval.task import GenItem, Task, blocks
+from logproof.eval.tasks.rows import Gsm8kRow
+from logproof.eval.tasks.task import GenItem, Task, blocks
 
 STOP = ("Question:",)
 """The beginning of a question that the model would ask itself."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from logproof.eval.rows import HellaswagRow
-from logproof.eval.task import PplItem, Task, blocks, ppl_item
+from logproof.eval.tasks.rows import HellaswagRow
+from logproof.eval.tasks.task import PplItem, Task, blocks, ppl_item
 
 _MARKUP = re.compile(r"\[[^\]]*\]")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import ascii_uppercase
 
-from logproof.eval.rows import MmluRow
-from logproof.eval.task import ClpItem, Task, blocks
+from logproof.eval.tasks.rows import MmluRow
+from logproof.eval.tasks.task import ClpItem, Task, blocks
 
 
 def build(row: MmluRow, shots: Sequence[MmluRow]) -> ClpItem:

@@ -1,0 +1,1 @@
+"""The commands that start and stop engines of this machine."""

@@ -1,0 +1,1 @@
+"""The commands that run tasks and read runs."""

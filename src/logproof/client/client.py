@@ -1,0 +1,211 @@
+"""Client: the one path from a Request to a checked Response.
+
+validate -> lower -> close the ledger (all refusals at once, before I/O) -> send -> lift -> check -> `Call`.
+Everything that calls an engine goes through `Client.call`; nothing else does I/O on its behalf but the
+sender, and the tokenizer where texts of ids are asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from logproof.client import fill_texts
+from logproof.client.prompt_templates import Lowered as Lowered
+from logproof.client.prompt_templates import Templates
+from logproof.client.tokenizer import Tokenizer
+from logproof.dialects import lost_texts, reply_checks
+from logproof.dialects.dialect import Dialect
+from logproof.dialects.ledger import Decision, Ledger
+from logproof.errors import BadReply, InvalidRequest
+from logproof.http.exchange import WireReply, WireRequest
+from logproof.http.transport import Sender
+from logproof.ir.facts import Facts
+from logproof.ir.leaves import active_leaves, without
+from logproof.ir.request import Request, id_leaves, validate
+from logproof.ir.response import Labels, Response, Tokens
+
+T = TypeVar("T", bound=Tokens | Labels | None)
+
+MAX_SCORED_TOKENS = 65_536
+"""Longest prompt that is sent to be scored: engines have run out of memory over prompt length times vocabulary."""
+
+
+class Call(msgspec.Struct, frozen=True, eq=False):
+    """One request with its reply.
+
+    seconds: from sending the last attempt to its last byte. attempts: how often it was sent.
+    marks: where the reply differs from the facts. digest_as_sent: SHA-256, hex, of the reply's bytes as they
+    came, where `reply` holds them masked.
+    """
+
+    request: Request
+    dialect: str
+    decisions: tuple[Decision, ...]
+    response: Response
+    seconds: float
+    attempts: int
+    reply: WireReply
+    wire: WireRequest
+    marks: tuple[str, ...] = ()
+    digest_as_sent: str | None = None
+
+    @property
+    def reply_digest(self) -> str:
+        """SHA-256 of the reply's bytes, hex; made when asked, as it costs a sixth of a scored reply's decoding."""
+        return self.digest_as_sent or hashlib.sha256(self.reply.body).hexdigest()
+
+
+def lower(request: Request, dialect: Dialect, facts: Facts, drop: Collection[str] = ()) -> Lowered:
+    """Steps 1 to 5: everything that happens before I/O.
+
+    drop: leaves that may be left out where the dialect refuses them. Raises InvalidRequest, RequestRefused.
+    """
+    validate(request)
+    ledger = Ledger(dialect.id, active_leaves(request), drop)
+    _refuse_foreign_ids(request, facts, ledger)
+    dialect.lower(request, facts, ledger)
+    decisions = ledger.close()
+    wire = WireRequest(
+        path=dialect.path(request),
+        body=msgspec.json.encode(ledger.body),
+        headers=dialect.request_headers(facts),
+        stream=dialect.streams(ledger),
+    )
+    return Lowered(wire, decisions, tuple(ledger.constants))
+
+
+def _refuse_foreign_ids(request: Request, facts: Facts, ledger: Ledger) -> None:
+    if facts.vocab_size is None:
+        return
+    for leaf, ids in id_leaves(request).items():
+        if max(ids) >= facts.vocab_size:
+            ledger.refuse(leaf, f"id {max(ids)} is outside the vocabulary of {facts.vocab_size}")
+
+
+class Client:
+    """Calls one endpoint in one dialect.
+
+    sender: transport of the endpoint. facts: from a probe; unknown facts decide like absent features.
+    tokenizer: fills in texts of ids after lifting, None leaves them unknown. drop: see `lower`.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        dialect: Dialect,
+        facts: Facts | None = None,
+        *,
+        tokenizer: Tokenizer | None = None,
+        drop: Collection[str] = (),
+    ) -> None:
+        self.sender = sender
+        self.dialect = dialect
+        self.facts = facts or Facts()
+        self.tokenizer = tokenizer
+        self.drop = frozenset(drop)
+        self._templates = Templates(self.facts) if dialect.steady else None
+
+    async def call(self, request: Request) -> Call:
+        """Send one request and return its checked reply.
+
+        Raises UsageError kinds before I/O, EndpointError kinds after.
+        """
+        lowered = self._lower(request)
+        await self._check_size(request)
+        reply = await self.sender.send(lowered.wire)
+        asked = without(request, [d.leaf for d in lowered.decisions if d.kind == "dropped"])
+        response = self.read(asked, reply)
+        if self.tokenizer is not None:
+            response = await fill_texts.fill(response, asked, self.tokenizer)
+            await fill_texts.check_prompt(response, asked, self.tokenizer)
+        return Call(
+            request=request,
+            dialect=self.dialect.id,
+            decisions=lowered.decisions,
+            response=response,
+            seconds=reply.seconds,
+            attempts=reply.attempts,
+            reply=reply,
+            wire=lowered.wire,
+            marks=_marks(self.facts, response),
+        )
+
+    def _lower(self, request: Request) -> Lowered:
+        """The request lowered, by a template where one fits."""
+        if self._templates is None:
+            return lower(request, self.dialect, self.facts, self.drop)
+        lowered = self._templates.fill(request)
+        if lowered is None:
+            lowered = lower(request, self.dialect, self.facts, self.drop)
+            self._templates.keep(request, lowered)
+        return lowered
+
+    async def _check_size(self, request: Request) -> None:
+        """Raise InvalidRequest for a scored prompt above the limit, or one that may be and cannot be counted."""
+        text = request.input.text
+        count = len(request.input.token_ids or ()) if text is None else len(text.encode())
+        if request.scoring.prompt is None or count <= MAX_SCORED_TOKENS:
+            return
+        if text is not None and self.tokenizer is None:
+            raise InvalidRequest(f"a scored prompt of {count} bytes, and no tokenizer to count its tokens")
+        if text is not None and self.tokenizer is not None:
+            count = len(await self.tokenizer.encode(text))
+        if count > MAX_SCORED_TOKENS:
+            raise InvalidRequest(
+                f"a scored prompt of {count} tokens: an engine may need the logits of all at once",
+                hint=f"score it in windows of at most {MAX_SCORED_TOKENS} tokens",
+            )
+
+    def read(self, request: Request, reply: WireReply) -> Response:
+        """Lift and check a reply. Raises BadReply kinds, naming the server, StatusError for an error inside a 200."""
+        try:
+            response = self.dialect.lift(_as_reported(request, self.facts), self.dialect.reply_body(reply))
+            response = _as_measured(request, response, self.facts)
+            reply_checks.check(request, response, self.facts)
+        except BadReply as fault:
+            if self.facts.engine is not None:
+                fault.hint = fault.hint or f"the server is {self.facts.engine} {self.facts.version or ''}".strip()
+            raise
+        notes = lost_texts.lost_texts(response)
+        return replace(response, notes=(*response.notes, *notes)) if notes else response
+
+
+def _as_reported(request: Request, facts: Facts) -> Request:
+    """The request as its reply is read: a server that reports processed logprobs answers as if they were asked."""
+    if facts.logprobs_mode != "processed" or request.replay.logprobs_mode is not None:
+        return request
+    return replace(request, replay=replace(request.replay, logprobs_mode="processed"))
+
+
+def _as_measured(request: Request, response: Response, facts: Facts) -> Response:
+    """Sampled channels labelled as the probe measured them: a wire may not tell, or tell what is usual.
+
+    A meaning that the request asked for, or that a grammar gives, stands; so does the prompt channel's.
+    """
+    mode = facts.logprobs_mode
+    if mode is None or request.replay.logprobs_mode is not None:
+        return response
+    choices = tuple(
+        replace(c, tokens=_measured(c.tokens, mode), labels=_measured(c.labels, mode)) for c in response.choices
+    )
+    return replace(response, choices=choices)
+
+
+def _measured(channel: T, mode: Literal["raw", "processed"]) -> T:
+    if isinstance(channel, (Tokens, Labels)) and channel.meaning in ("raw", "unknown"):
+        return replace(channel, meaning=mode)
+    return channel
+
+
+def _marks(facts: Facts, response: Response) -> tuple[str, ...]:
+    marks = []
+    if facts.models and response.model is not None and response.model not in facts.models:
+        marks.append(f"the reply names model {response.model!r}, the probe saw {', '.join(facts.models)}")
+    if facts.fingerprint and response.fingerprint and facts.fingerprint != response.fingerprint:
+        marks.append(f"the reply's fingerprint {response.fingerprint!r} differs from the probe's {facts.fingerprint!r}")
+    return tuple(marks)

@@ -1,0 +1,103 @@
+"""Texts of tokens that a wire gave as ids only, filled in after lifting.
+
+Display data: no check and no score reads them. A sampled or rival token gets the text of its id alone, so the
+pieces of a character show as U+FFFD; the unscored first prompt token gets what the prompt's text leaves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from logproof.client.tokenizer import Tokenizer
+from logproof.dialects.common.completions import first_text
+from logproof.errors import BadReply
+from logproof.ir.request import Request
+from logproof.ir.response import Ids, Response, Tokens
+
+
+async def fill(response: Response, request: Request, tokenizer: Tokenizer) -> Response:
+    """The response with every text that ids allow. Raises what the tokenizer raises."""
+    known = await _texts_of(_textless(response), tokenizer)
+    choices = tuple(
+        msgspec.structs.replace(c, tokens=_with_texts(c.tokens, known)) if c.tokens is not None else c
+        for c in response.choices
+    )
+    prompt = response.prompt
+    if prompt is not None:
+        prompt = await _with_first(_with_texts(prompt, known), request, tokenizer)
+    return msgspec.structs.replace(response, choices=choices, prompt=prompt)
+
+
+async def check_prompt(response: Response, request: Request, tokenizer: Tokenizer) -> None:
+    """Refuse prompt ids that are not those of the text that was sent.
+
+    Held against the tokenizer where it knows the ids without a request, and where a scored prompt's texts, the first
+    by its id, do not join to the text; texts that join prove the text alone. Raises BadReply, and what the tokenizer
+    raises.
+    """
+    text, prompt = request.input.text, response.prompt
+    ids = response.prompt_ids if prompt is None or prompt.ids is None else prompt.ids
+    if text is None or ids is None or request.input.suffix is not None or "add_special_tokens" in request.options:
+        return
+    own = tokenizer.known(text)
+    if own is None and prompt is not None and await _unjoined(prompt, ids, tokenizer):
+        own = await tokenizer.encode(text)
+    if own is not None and ids.tolist() != list(own):
+        raise BadReply(
+            "these are not the tokens of the prompt that was sent: it answers another request",
+            path="/prompt_token_ids",
+            hint="see which server or gateway mixes replies; or the tokenizer that was named is not the engine's",
+        )
+
+
+async def _unjoined(prompt: Tokens, ids: Ids, tokenizer: Tokenizer) -> bool:
+    """Whether the first text is missing, or is what the others left of the prompt and not that of its id.
+
+    An empty one belongs to a token that stands before the text. Without texts there is nothing to go by.
+    """
+    if not prompt.texts:
+        return False
+    first = prompt.texts[0]
+    return first is None or (first != "" and first != await tokenizer.text(int(ids[0])))
+
+
+def _textless(response: Response) -> set[int]:
+    found: set[int] = set()
+    for tokens in (response.prompt, *(c.tokens for c in response.choices)):
+        if tokens is not None and tokens.texts is None and tokens.ids is not None:
+            found.update(tokens.ids.tolist())
+        if tokens is not None and tokens.top is not None and tokens.top.texts is None and tokens.top.ids is not None:
+            found.update(tokens.top.ids.tolist())
+    return found
+
+
+async def _texts_of(ids: set[int], tokenizer: Tokenizer) -> dict[int, str]:
+    order = sorted(ids)
+    texts = await asyncio.gather(*(tokenizer.text(i) for i in order))
+    return dict(zip(order, texts, strict=True))
+
+
+def _with_texts(tokens: Tokens, known: dict[int, str]) -> Tokens:
+    top = tokens.top
+    if top is not None and top.texts is None and top.ids is not None:
+        top = msgspec.structs.replace(top, texts=_column(top.ids, known))
+    texts = tokens.texts
+    if texts is None and tokens.ids is not None:
+        texts = _column(tokens.ids, known)
+    return msgspec.structs.replace(tokens, texts=texts, top=top)
+
+
+def _column(ids: Ids, known: dict[int, str]) -> tuple[str, ...]:
+    return tuple(known[i] for i in ids.tolist())
+
+
+async def _with_first(prompt: Tokens, request: Request, tokenizer: Tokenizer) -> Tokens:
+    texts = prompt.texts
+    if not texts or texts[0] is not None or prompt.ids is None or request.input.messages is not None:
+        return prompt
+    whole = request.input.text
+    if whole is None:
+        whole = await tokenizer.decode(prompt.ids.tolist())
+    return msgspec.structs.replace(prompt, texts=(first_text(whole, texts[1:]), *texts[1:]))

@@ -1,0 +1,1 @@
+"""Dialects: a Request becomes a JSON body, and a reply's bytes become a checked Response. No I/O."""

@@ -1,0 +1,1 @@
+"""anthropic_messages: /v1/messages."""

@@ -1,0 +1,1 @@
+"""What several dialects share: decoding, logprobs, texts of tokens, structured output, fields of engines."""

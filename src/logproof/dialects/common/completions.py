@@ -1,0 +1,387 @@
+"""The /v1/completions reply, as vllm_native and openai_completions both receive it.
+
+Facts of vLLM 0.32 that shape it: `logprobs.tokens` and the keys of `top_logprobs` are texts, or
+`token_id:N` when ids were asked; stop tokens stay in tokens and ids while absent from `text`; `prompt_logprobs`
+and `prompt_token_ids` sit in each choice. SGLang 0.5 names a matched stop `matched_stop`, leaves the token itself out
+of a top map whose best it is not among, and at width 0 gives no maps and scores no echoed prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+from typing import cast
+
+import msgspec
+import numpy as np
+
+from logproof.dialects.common import logprobs as columns
+from logproof.dialects.common import structured
+from logproof.dialects.common.completions_checks import check_counted, check_offsets
+from logproof.dialects.common.decode import decode
+from logproof.errors import BadReply, MissingChannel
+from logproof.http.exchange import SseEvent
+from logproof.http.faults import error_in_body
+from logproof.ir.request import Output, Request
+from logproof.ir.response import Choice, Finish, FinishReason, Ids, Labels, Meaning, Response, Tokens, TopK, Usage
+from logproof.ir.tokens import placeholder_id, placeholder_ids
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One token at one prompt position."""
+
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    """Sampled, or echoed, tokens; `content` is the chat shape, which is foreign here."""
+
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+    text_offset: list[int] | None = None
+    content: object = None
+
+
+class WireChoice(msgspec.Struct, gc=False):
+    """One choice of the reply."""
+
+    text: str
+    index: int | None = None
+    logprobs: Logprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    prompt_logprobs: list[dict[int, Entry] | None] | None = None
+
+
+class PromptDetails(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class CompletionDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class WireUsage(msgspec.Struct, gc=False):
+    """Token counts, as the OpenAI wires report them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
+
+    def lifted(self) -> Usage:
+        """Usage of the IR; unreported counts stay None."""
+        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
+        return Usage(
+            prompt=self.prompt_tokens,
+            completion=self.completion_tokens,
+            total=self.total_tokens,
+            cached=prompt.cached_tokens if prompt else None,
+            reasoning=completion.reasoning_tokens if completion else None,
+        )
+
+
+class Body(msgspec.Struct, gc=False):
+    """The whole reply. logproof: what the replay plugin says of a request that it served."""
+
+    choices: list[WireChoice]
+    id: str | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    usage: WireUsage | None = None
+    logproof: dict[str, object] | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One event of a stream; its choices hold deltas."""
+
+    choices: list[WireChoice] = []
+    id: str | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    usage: WireUsage | None = None
+
+
+_IDS_PATH = "/choices/0/prompt_token_ids"
+_BODY = msgspec.json.Decoder(Body)
+_CHUNK = msgspec.json.Decoder(Chunk)
+
+_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "abort": "error",
+    "error": "error",
+}
+
+
+def bias_body(request: Request) -> dict[str, float]:
+    """The logit bias as these wires write it: token ids are strings."""
+    return {str(token): value for token, value in (request.sampling.logit_bias or {}).items()}
+
+
+def read(body: bytes) -> Body:
+    """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
+    reply = decode(_BODY, body)
+    if len(reply.choices) == 1 and reply.choices[0].index is None:
+        reply.choices[0].index = 0
+    if any(c.index is None for c in reply.choices):
+        raise BadReply("a choice without index among several", path="/choices")
+    reply.choices.sort(key=lambda c: c.index or 0)
+    return reply
+
+
+def envelope(
+    request: Request, reply: Body, choices: Sequence[Choice], prompt: Tokens | None, prompt_ids: Ids | None = None
+) -> Response:
+    """The Response around lifted choices. prompt_ids: the first choice's `prompt_token_ids` where already checked."""
+    reported = reply.usage.completion_tokens if reply.usage is not None else None
+    check_counted(request, reported, named=all(c.token_ids is not None for c in reply.choices))
+    first = reply.choices[0] if reply.choices else None
+    raw_ids = first.prompt_token_ids if first is not None else None
+    if any(c.prompt_token_ids != raw_ids for c in reply.choices):
+        raise BadReply("the choices name different prompts", path="/choices")
+    return Response(
+        choices=tuple(choices),
+        usage=_usage(reply.usage) if reply.usage else Usage(),
+        prompt=prompt,
+        prompt_ids=columns.ids(raw_ids, _IDS_PATH) if prompt_ids is None and raw_ids is not None else prompt_ids,
+        model=reply.model,
+        fingerprint=reply.system_fingerprint,
+        response_id=reply.id,
+        metadata={"logproof": reply.logproof} if reply.logproof is not None else {},
+    )
+
+
+def _usage(wire: WireUsage) -> Usage:
+    prompt, completion, total = wire.prompt_tokens, wire.completion_tokens, wire.total_tokens
+    if None not in (prompt, completion, total) and total != (prompt or 0) + (completion or 0):
+        raise BadReply(f"{prompt} and {completion} tokens do not make {total}", path="/usage")
+    return wire.lifted()
+
+
+def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | None, labels: Labels | None) -> Choice:
+    """One choice with its text, ids and structured value; the text of a replay is given, and judged by nobody."""
+    path = f"/choices/{wire.index}"
+    finish = lift_finish(wire)
+    output = request.output if request.replay.token_ids is None else Output()
+    ids: Ids | None = columns.ids(wire.token_ids, f"{path}/token_ids") if wire.token_ids is not None else None
+    if ids is None and tokens is not None:
+        ids = tokens.ids
+    if ids is not None and tokens is not None and tokens.ids is not None and not np.array_equal(ids, tokens.ids):
+        raise BadReply("token_ids and logprobs name different tokens", path=path)
+    if tokens is not None and tokens.ids is None and ids is not None:
+        columns.same_length(f"{path}/logprobs", len(ids), len(tokens), "token ids")
+        tokens = msgspec.structs.replace(tokens, ids=ids)
+    return Choice(
+        index=wire.index or 0,
+        text=text,
+        finish=finish,
+        token_ids=ids,
+        tokens=tokens,
+        labels=labels,
+        parsed=structured.parse(output, text, finish, f"{path}/text"),
+    )
+
+
+def lift_finish(wire: WireChoice) -> Finish:
+    """The normalised reason beside the raw one. Raises BadReply for an aborted choice."""
+    reason = _REASONS.get(wire.finish_reason or "", "other")
+    if reason == "error":
+        raise BadReply(f"the engine ended this choice with {wire.finish_reason!r}", path=f"/choices/{wire.index}")
+    matched = wire.stop_reason if wire.stop_reason is not None else wire.matched_stop
+    return Finish(reason, wire.finish_reason, None if matched is msgspec.UNSET else matched)
+
+
+class Columns(msgspec.Struct, dict=True):
+    """The three parallel lists of a completions `logprobs` object, checked to be equally long."""
+
+    tokens: list[str]
+    values: list[float | None]
+    top: list[dict[str, float] | None] | None
+
+    @cached_property
+    def ids(self) -> list[int] | None:
+        """Ids of the tokens; see `token_ids`."""
+        return token_ids(self.tokens)
+
+
+def read_logprobs(wire: WireChoice, width: int) -> Columns:
+    """The logprobs of a choice, asked at a width.
+
+    Raises MissingChannel where absent, BadReply for a foreign or uneven shape, or one that contradicts itself.
+    """
+    path = f"/choices/{wire.index}/logprobs"
+    found = wire.logprobs
+    if found is None:
+        raise MissingChannel("logprobs were asked and are absent", path=path)
+    if found.tokens is None or found.token_logprobs is None:
+        shape = "the chat shape (content[])" if found.content is not None else "another shape"
+        raise BadReply(f"{shape} where tokens[] and token_logprobs[] were expected", path=path)
+    columns.same_length(f"{path}/token_logprobs", len(found.tokens), len(found.token_logprobs), "tokens")
+    if found.top_logprobs:
+        columns.same_length(f"{path}/top_logprobs", len(found.tokens), len(found.top_logprobs), "tokens")
+    check_offsets(found.tokens, found.text_offset, path)
+    if width == 0 and found.top_logprobs and wire.matched_stop is msgspec.UNSET:
+        _check_single(found.tokens, found.token_logprobs, found.top_logprobs, f"{path}/top_logprobs")
+    return Columns(found.tokens, found.token_logprobs, found.top_logprobs or None)
+
+
+def _check_single(
+    tokens: Sequence[str], values: Sequence[float | None], top: Sequence[dict[str, float] | None], path: str
+) -> None:
+    """A map of one entry, as servers give it at width 0, repeats the token's own value."""
+    for i, (token, value, entries) in enumerate(zip(tokens, values, top, strict=True)):
+        if entries is not None and len(entries) == 1 and entries != {token: value}:
+            raise BadReply(f"two values for the token {token!r}: {value} and {entries}", path=f"{path}/{i}")
+
+
+def sampled_tokens(request: Request, found: Columns, meaning: Meaning, path: str) -> Tokens:
+    """Tokens of the sampled channel: keyed by id where every token is a `token_id:N`, by text otherwise.
+
+    A top map short of its width, or with another value for the sampled token, is refused.
+    """
+    width = request.scoring.sampled or 0
+    ids = found.ids
+    values = columns.logprobs(found.values, f"{path}/token_logprobs")
+    top = top_maps(found, width, ids, f"{path}/top_logprobs") if width else None
+    return Tokens(
+        logprobs=values,
+        meaning=meaning,
+        ids=columns.ids(ids, path) if ids is not None else None,
+        texts=tuple(found.tokens) if ids is None else None,
+        top=top,
+    )
+
+
+def token_ids(tokens: Sequence[str]) -> list[int] | None:
+    """Ids of `token_id:N` texts, or None where the tokens are texts. A mixture is taken as texts."""
+    return placeholder_ids(tokens) if tokens else None
+
+
+def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -> TopK:
+    """A checked TopK from the maps of a completions reply; keys are texts, or `token_id:N` beside `ids`."""
+    if found.top is None:
+        raise MissingChannel("top logprobs were asked and are absent", path=path)
+    maps = [entries or {} for entries in found.top]
+    keys = list(chain.from_iterable(maps))
+    keyed = placeholder_ids(keys) if ids is not None else None
+    if ids is not None and keyed is None:
+        raise BadReply("a top entry keyed by text among ids", path=path)
+    own: Sequence[int | str] = found.tokens if ids is None else ids
+    entries = columns.Flat(
+        counts=columns.integers([*map(len, maps)]),
+        keys=keys if keyed is None else keyed,
+        values=columns.floats([*chain.from_iterable([m.values() for m in maps])]),
+        by_id=ids is not None,
+        texts=keys if ids is None else None,
+        unique=True,
+    )
+    return columns.flat_top_k(entries, width, own, columns.floats(found.values), path)
+
+
+def label_scores(found: Columns, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:
+    """Exact scores of the asked ids at every position. Raises MissingChannel for an id that did not come."""
+    if found.top is None:
+        raise MissingChannel("label scores were asked and are absent", path=path)
+    rows: list[float | None] = []
+    for i, entries in enumerate(found.top):
+        by_id = {placeholder_id(key): value for key, value in (entries or {}).items()}
+        missing = [t for t in label_ids if t not in by_id]
+        if missing:
+            raise MissingChannel(f"no score for label ids {missing}", path=f"{path}/top_logprobs/{i}")
+        rows += [by_id[t] for t in label_ids]
+    flat = columns.logprobs(rows, f"{path}/top_logprobs")
+    ids = np.array(label_ids, dtype=np.int64)
+    return Labels(ids=ids, logprobs=flat.reshape(len(found.top), len(label_ids)), meaning=meaning)
+
+
+def first_text(prompt: str | None, rest: Sequence[str | None]) -> str | None:
+    """Text of the unscored first token: what the later tokens leave of the prompt's beginning.
+
+    The engine decodes the pieces of a character to "" and gives the whole character to one of them; should
+    that be the first character, its text belongs here. None where the prompt's text is unknown, or the later
+    texts do not end it.
+    """
+    tail = joined(rest)
+    if prompt is None or tail is None or not prompt.endswith(tail):
+        return None
+    return prompt[: len(prompt) - len(tail)]
+
+
+def joined(texts: Sequence[str | None]) -> str | None:
+    """All texts as one, None where one of them is unknown."""
+    try:
+        return "".join(cast("Sequence[str]", texts))
+    except TypeError:
+        return None
+
+
+def assemble(events: Sequence[SseEvent]) -> bytes:
+    """Rebuild the plain reply from a stream: texts, ids and logprob lists of each choice are joined in order.
+
+    The usage may come in any event. Raises BadReply for a stream without `[DONE]`, or whose choices did not
+    all finish; StatusError for an error object inside it.
+    """
+    if not events or events[-1].data != "[DONE]":
+        raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
+    whole = Body(choices=[])
+    by_index: dict[int, WireChoice] = {}
+    for event in events[:-1]:
+        chunk = decode_chunk(event)
+        whole.id, whole.model = chunk.id or whole.id, chunk.model or whole.model
+        whole.system_fingerprint = chunk.system_fingerprint or whole.system_fingerprint
+        whole.usage = chunk.usage or whole.usage
+        for delta in chunk.choices:
+            _append(by_index, delta)
+    unfinished = [i for i, c in by_index.items() if c.finish_reason is None]
+    if unfinished or not by_index:
+        raise BadReply(f"the stream ended before choices {unfinished or 'any'} finished")
+    whole.choices = [by_index[i] for i in sorted(by_index)]
+    return msgspec.json.encode(whole)
+
+
+def decode_chunk(event: SseEvent) -> Chunk:
+    """One event's payload. Raises StatusError for an error object, BadReply for anything else foreign."""
+    fault = error_in_body(event.data)
+    if fault is not None:
+        raise fault
+    return decode(_CHUNK, event.data.encode())
+
+
+def _append(by_index: dict[int, WireChoice], delta: WireChoice) -> None:
+    if delta.index is None:
+        raise BadReply("a streamed choice without index", path="/choices")
+    whole = by_index.setdefault(delta.index, WireChoice(text="", index=delta.index))
+    if whole.finish_reason is not None and delta.text:
+        raise BadReply("text after a choice had finished", path=f"/choices/{delta.index}")
+    whole.text += delta.text
+    whole.finish_reason = delta.finish_reason or whole.finish_reason
+    whole.stop_reason = delta.stop_reason if delta.stop_reason is not None else whole.stop_reason
+    whole.matched_stop = delta.matched_stop if delta.matched_stop is not msgspec.UNSET else whole.matched_stop
+    whole.prompt_token_ids = delta.prompt_token_ids or whole.prompt_token_ids
+    if delta.token_ids is not None:
+        whole.token_ids = (whole.token_ids or []) + delta.token_ids
+    if delta.logprobs is not None:
+        whole.logprobs = _joined(whole.logprobs, delta.logprobs)
+
+
+def _joined(whole: Logprobs | None, delta: Logprobs) -> Logprobs:
+    if whole is None:
+        return delta
+    return Logprobs(
+        tokens=(whole.tokens or []) + (delta.tokens or []),
+        token_logprobs=(whole.token_logprobs or []) + (delta.token_logprobs or []),
+        top_logprobs=(whole.top_logprobs or []) + (delta.top_logprobs or []),
+        text_offset=(whole.text_offset or []) + (delta.text_offset or []),
+        content=delta.content or whole.content,
+    )

@@ -1,0 +1,1 @@
+"""google_genai: /v1beta/models/MODEL:generateContent."""

@@ -1,0 +1,313 @@
+"""The chat.completion reply and what it lifts to.
+
+vLLM names reasoning text `reasoning` and a matched stop `stop_reason`; SGLang `reasoning_content` and
+`matched_stop`; OpenAI has neither. vLLM puts `prompt_logprobs` and `prompt_token_ids` beside the choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from logproof.dialects.common import logprobs as columns
+from logproof.dialects.common import openai, structured
+from logproof.dialects.common.completions import Entry as PromptEntry
+from logproof.dialects.common.decode import decode
+from logproof.dialects.common.openai import Count, Entry, Server
+from logproof.errors import BadReply, MissingChannel, OutputContractError, clip
+from logproof.ir.message import Opaque, OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
+from logproof.ir.request import Request
+from logproof.ir.response import Choice, Citation, Finish, FinishReason, Ids, Labels, Tokens, Usage
+from logproof.ir.tokens import placeholder_id
+
+DIALECT = "openai_chat"
+
+
+class CalledFunction(msgspec.Struct, gc=False):
+    """Name and arguments of a call; in a stream each may come in pieces."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class ToolCall(msgspec.Struct, gc=False):
+    """One tool call; `index` only in a stream."""
+
+    function: CalledFunction | None = None
+    id: str | None = None
+    type: str | None = None
+    index: int | None = None
+
+
+class WireMessage(msgspec.Struct, gc=False):
+    """The message of a choice, or in a stream one delta of it."""
+
+    content: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    annotations: list[dict[str, object]] | None = None
+    function_call: object = None
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    """Scored tokens of the text, or of a refusal; `tokens` is the completions shape, which is foreign here."""
+
+    content: list[Entry] | None = None
+    refusal: list[Entry] | None = None
+    tokens: object = None
+
+
+class WireChoice(msgspec.Struct, gc=False):
+    """One choice of the reply."""
+
+    message: WireMessage
+    index: int | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    logprobs: Logprobs | None = None
+    token_ids: list[int] | None = None
+    response_token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+class WireUsage(msgspec.Struct, gc=False):
+    """Token counts; SGLang reports reasoning tokens at the top."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    total_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+    prompt_tokens_details: dict[str, object] | None = None
+    completion_tokens_details: dict[str, object] | None = None
+
+
+class Body(msgspec.Struct, gc=False):
+    """The whole reply."""
+
+    choices: list[WireChoice]
+    id: str | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    usage: WireUsage | None = None
+    metadata: dict[str, object] | None = None
+    prompt_token_ids: list[int] | None = None
+    prompt_logprobs: list[dict[int, PromptEntry] | None] | None = None
+
+
+_BODY = msgspec.json.Decoder(Body)
+
+REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "abort": "error",
+    "error": "error",
+}
+
+
+def read(body: bytes) -> Body:
+    """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
+    reply = decode(_BODY, body)
+    if len(reply.choices) == 1 and reply.choices[0].index is None:
+        reply.choices[0].index = 0
+    if any(c.index is None for c in reply.choices):
+        raise BadReply("a choice without index among several", path="/choices")
+    reply.choices.sort(key=lambda c: c.index or 0)
+    return reply
+
+
+def server_of(reply: Body) -> Server:
+    """vLLM by its fingerprint or its `token_id:N`, SGLang by the key `matched_stop`; None where nothing tells."""
+    if (reply.system_fingerprint or "").startswith("vllm"):
+        return "vllm"
+    if any(placeholder_id(e.token) is not None for c in reply.choices for e in _entries(c)[:1]):
+        return "vllm"
+    return "sglang" if any(c.matched_stop is not msgspec.UNSET for c in reply.choices) else None
+
+
+def lift_usage(wire: WireUsage | None) -> Usage:
+    """Usage of the IR; unreported counts stay None."""
+    if wire is None:
+        return Usage()
+    counts, details = openai.breakdown(wire.prompt_tokens_details, wire.completion_tokens_details)
+    return Usage(
+        prompt=wire.prompt_tokens,
+        completion=wire.completion_tokens,
+        total=wire.total_tokens,
+        cached=counts.get("cached"),
+        cache_write=counts.get("cache_write"),
+        reasoning=counts.get("reasoning", wire.reasoning_tokens),
+        details=details,
+    )
+
+
+def lift_choice(request: Request, wire: WireChoice, server: Server) -> Choice:
+    """One choice, whole. Raises BadReply, MissingChannel, OutputContractError."""
+    path = f"/choices/{wire.index}"
+    message = wire.message
+    calls = tuple(_call(c, f"{path}/message/tool_calls/{i}") for i, c in enumerate(message.tool_calls or ()))
+    if message.function_call is not None and not calls:
+        raise BadReply("the call came in the withdrawn form function_call", path=f"{path}/message/function_call")
+    finish = _finish(wire, bool(calls), path)
+    tokens, labels = _scored(request, wire, server, f"{path}/logprobs")
+    ids = _ids(wire, tokens, labels, path)
+    if tokens is not None and tokens.ids is None and ids is not None:
+        tokens = msgspec.structs.replace(tokens, ids=ids)
+    reasoning = _reasoning(message, path)
+    return Choice(
+        index=wire.index or 0,
+        text=message.content or "",
+        finish=finish,
+        token_ids=ids,
+        tokens=tokens,
+        labels=labels,
+        parsed=_parsed(request, message, finish, f"{path}/message"),
+        reasoning=reasoning,
+        tool_calls=calls,
+        citations=tuple(_citation(a) for a in message.annotations or ()),
+        refusal=message.refusal or None,
+        turn=_turn(message, reasoning, calls),
+    )
+
+
+def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usage: Usage, server: Server) -> None:
+    """Compare scored tokens with usage and text, and forced tool calls with the calls that came."""
+    for choice in choices:
+        openai.check_forced(request, choice, f"/choices/{choice.index}/message/tool_calls")
+    scored = [c.tokens if c.tokens is not None else c.labels for c in choices]
+    counts = [len(s.logprobs) for s in scored if s is not None]
+    if not counts:
+        return
+    counted = all(w.token_ids is not None or w.response_token_ids is not None for w in reply.choices)
+    counted = counted and not request.schedule.stream  # an event that is lost takes its ids with it
+    if usage.completion is not None or not counted:
+        stopped = sum(c.finish.reason != "length" for c in choices)
+        openai.check_count(sum(counts), usage, server, stopped, "/choices")
+    for wire, choice in zip(reply.choices, choices, strict=True):
+        entries = _entries(wire)
+        named = wire.token_ids is not None and all(placeholder_id(e.token) is not None for e in entries)
+        if not named and not choice.reasoning and not choice.tool_calls:
+            openai.check_text(entries, choice.text or choice.refusal or "", f"/choices/{choice.index}/logprobs")
+
+
+def without_partial_ids(request: Request, choices: Sequence[Choice], usage: Usage) -> tuple[list[Choice], list[str]]:
+    """Choices without ids where a stream gave only some of them and nothing that was asked depends on them.
+
+    vLLM's tool parser holds back the ids of a streamed call.
+    """
+    needed = request.scoring.sampled is not None or request.scoring.label_ids or request.replay.token_ids
+    counted = sum(len(c.token_ids) for c in choices if c.token_ids is not None)
+    if not request.schedule.stream or needed or usage.completion in (None, counted):
+        return list(choices), []
+    return (
+        [msgspec.structs.replace(c, token_ids=None) for c in choices],
+        [f"the stream named {counted} of {usage.completion} token ids: ask without streaming"] if counted else [],
+    )
+
+
+def prompt_ids(reply: Body) -> Ids | None:
+    """Ids of the templated prompt: vLLM names them beside the choices, SGLang in each."""
+    inner = [c.prompt_token_ids for c in reply.choices if c.prompt_token_ids is not None]
+    raw = reply.prompt_token_ids if reply.prompt_token_ids is not None else next(iter(inner), None)
+    return columns.ids(raw, "/prompt_token_ids") if raw is not None else None
+
+
+def metadata(reply: Body) -> dict[str, object]:
+    """What else the reply says of its making: service tier, weight versions."""
+    found = {"service_tier": reply.service_tier, **(reply.metadata or {})}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _entries(wire: WireChoice) -> list[Entry]:
+    found = wire.logprobs
+    return [] if found is None else (found.content or []) + (found.refusal or [])
+
+
+def _scored(request: Request, wire: WireChoice, server: Server, path: str) -> tuple[Tokens | None, Labels | None]:
+    scoring = request.scoring
+    if scoring.sampled is None and scoring.label_ids is None:
+        return None, None
+    if wire.logprobs is None:
+        raise MissingChannel("logprobs were asked and are absent", path=path)
+    if wire.logprobs.tokens is not None:
+        raise BadReply("the completions shape (tokens[]) where content[] was expected", path=path)
+    entries = _entries(wire)
+    tokens = openai.sampled_tokens(request, entries, server, f"{path}/content") if scoring.sampled is not None else None
+    labels = None
+    if scoring.label_ids is not None:
+        labels = openai.label_scores(request, entries, server, f"{path}/content")
+    return tokens, labels
+
+
+def _ids(wire: WireChoice, tokens: Tokens | None, labels: Labels | None, path: str) -> Ids | None:
+    """The sampled ids, from wherever the reply names them; two sources must agree."""
+    scored = len(tokens) if tokens is not None else len(labels.logprobs) if labels is not None else None
+    raw = wire.token_ids if wire.token_ids is not None else wire.response_token_ids
+    listed = tokens.ids if tokens is not None else None
+    if raw is None:
+        return listed
+    ids = columns.ids(raw, f"{path}/token_ids")
+    if scored is not None:
+        columns.same_length(f"{path}/logprobs", len(ids), scored, "token ids")
+    if listed is not None and not np.array_equal(ids, listed):
+        raise BadReply("token_ids and logprobs name different tokens", path=path)
+    return ids
+
+
+def _call(wire: ToolCall, path: str) -> ToolCallPart:
+    function = wire.function
+    if function is None or function.name is None or wire.id is None:
+        raise BadReply(f"a tool call of type {wire.type!r} without id or function", path=path)
+    return ToolCallPart(wire.id, function.name, function.arguments or "")
+
+
+def _finish(wire: WireChoice, called: bool, path: str) -> Finish:
+    """The normalised reason beside the raw one. A choice that ended with calls is `tool_calls` on every server."""
+    reason = REASONS.get(wire.finish_reason or "", "other")
+    if reason == "error":
+        raise BadReply(f"the engine ended this choice with {wire.finish_reason!r}", path=path)
+    if called and reason == "stop":
+        reason = "tool_calls"
+    elif reason == "tool_calls" and not called:
+        reason = "other"
+    matched = wire.stop_reason if wire.stop_reason is not None else wire.matched_stop
+    return Finish(reason, wire.finish_reason, None if matched is msgspec.UNSET else matched)
+
+
+def _reasoning(message: WireMessage, path: str) -> str | None:
+    both = {t for t in (message.reasoning, message.reasoning_content) if t}
+    if len(both) > 1:
+        raise BadReply("reasoning and reasoning_content differ", path=f"{path}/message")
+    return both.pop() if both else None
+
+
+def _parsed(request: Request, message: WireMessage, finish: Finish, path: str) -> object:
+    if message.tool_calls:
+        return None
+    if message.refusal and structured.constrains(request.output):
+        raise OutputContractError(f"the model refused: {clip(message.refusal, 120)}", path=f"{path}/refusal")
+    return structured.parse(request.output, message.content or "", finish, f"{path}/content")
+
+
+def _citation(annotation: dict[str, object]) -> Citation:
+    kind = str(annotation.get("type"))
+    found = annotation.get(kind)
+    return openai.lift_citation(kind, found if isinstance(found, dict) else {}, annotation)
+
+
+def _turn(message: WireMessage, reasoning: str | None, calls: tuple[ToolCallPart, ...]) -> tuple[Part, ...]:
+    """The parts to send back. An empty content beside other parts counts as null: a stream cannot tell the two."""
+    parts: list[Part] = [ReasoningPart(reasoning)] if reasoning else []
+    if message.content or (message.content == "" and not (parts or calls or message.refusal)):
+        parts.append(TextPart(message.content))
+    if message.refusal:
+        parts.append(OpaquePart(Opaque(DIALECT, "refusal", message.refusal)))
+    return (*parts, *calls)

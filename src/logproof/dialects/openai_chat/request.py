@@ -1,0 +1,382 @@
+"""openai_chat: POST /v1/chat/completions, as OpenAI documents it and vLLM, SGLang and llama.cpp serve it.
+
+What goes beyond OpenAI's fields depends on the endpoint: vLLM's and SGLang's own fields where the engine is
+known, ids of tokens where the endpoint's OpenAPI document lists the fields for them. A top-k of k is asked as
+k + 1 and narrowed (dialects/common/openai.py), because vLLM cuts its list. Prompt scores are those of the templated
+prompt, whose ids come with them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from logproof.dialects.common import openai, structured
+from logproof.dialects.common.vllm_prompt import lift_prompt
+from logproof.dialects.dialect import Dialect
+from logproof.dialects.ledger import Ledger
+from logproof.dialects.openai_chat import reply as chat_reply
+from logproof.dialects.openai_chat import stream
+from logproof.dialects.openai_chat.messages import lower_messages
+from logproof.http.exchange import SseEvent
+from logproof.ir.facts import Facts
+from logproof.ir.request import Function, Request
+from logproof.ir.response import Response
+
+ROUTE = "/v1/chat/completions"
+
+ENGINE_FIELDS = {
+    "vllm": ("top_k", "structured_outputs", "prompt_logprobs", "thinking_token_budget"),
+    "sglang": ("top_k", "regex", "ebnf"),
+}
+"""Fields beyond OpenAI's that leaves use and that every supported version of an engine reads."""
+
+OPENAI_OPTIONS = ("user", "metadata", "service_tier", "verbosity", "prompt_cache_key", "safety_identifier")
+"""OpenAI's fields outside the IR; an endpoint with an OpenAPI document is held to that instead."""
+
+LEAF_FIELDS = {
+    "model": "model",
+    "messages": "input.messages",
+    "continue_final_message": "input.messages with the assistant's turn last",
+    "add_generation_prompt": "input.messages with the assistant's turn last",
+    "echo": "input.messages, or scoring.prompt",
+    "max_tokens": "sampling.max_tokens",
+    "max_completion_tokens": "sampling.max_tokens",
+    "temperature": "sampling.temperature",
+    "top_p": "sampling.top_p",
+    "top_k": "sampling.top_k",
+    "seed": "sampling.seed",
+    "stop": "sampling.stop",
+    "n": "sampling.n",
+    "frequency_penalty": "sampling.frequency_penalty",
+    "presence_penalty": "sampling.presence_penalty",
+    "logit_bias": "sampling.logit_bias",
+    "use_beam_search": "sampling.n (a beam has no logprobs of its own)",
+    "prompt_logprobs": "scoring.prompt",
+    "logprobs": "scoring.sampled",
+    "top_logprobs": "scoring.sampled",
+    "logprob_token_ids": "scoring.label_ids",
+    "return_tokens_as_token_ids": "scoring.top_by",
+    "return_token_ids": "scoring.sampled",
+    "return_prompt_token_ids": "scoring.sampled",
+    "enforced_token_ids": "replay.token_ids",
+    "enforced_str": "replay.token_ids",
+    "logprobs_mode": "replay.logprobs_mode",
+    "response_format": "output.json_schema",
+    "structured_outputs": "output.json_schema, output.regex, output.choice or output.grammar",
+    "regex": "output.regex",
+    "ebnf": "output.grammar",
+    "reasoning_effort": "reasoning.effort",
+    "thinking_token_budget": "reasoning.budget_tokens",
+    "tools": "tools.functions",
+    "functions": "tools.functions",
+    "web_search_options": "tools.hosted",
+    "tool_choice": "tools.choice",
+    "function_call": "tools.choice",
+    "parallel_tool_calls": "tools.parallel",
+    "store": "session.store",
+    "stream": "schedule.stream",
+    "stream_options": "schedule.stream",
+}
+"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+
+REFUSED = {
+    "input.text": "this wire takes chat messages; use openai_completions, vllm_native or sglang_native",
+    "input.token_ids": "this wire takes chat messages; use vllm_native or sglang_native",
+    "input.suffix": "this wire takes chat messages; use openai_completions",
+    "reasoning.summary": "no field of this wire; use openai_responses",
+    "session.previous_response_id": "this wire keeps no session; use openai_responses",
+}
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class OpenAIChat(Dialect):
+    """The chat completions wire."""
+
+    id: ClassVar[str] = chat_reply.DIALECT
+    channels: ClassVar[dict[str, str]] = {
+        "prompt_logprobs": "vLLM: every position of the templated prompt by id, with rank; the first is unscored",
+        "prompt_top": "vLLM: k best at each position by id, k + 1 with the scored token beside them",
+        "prompt_ids": "where the endpoint lists return_token_ids",
+        "sampled_logprobs": "every sampled token; by id where the endpoint lists return_tokens_as_token_ids",
+        "sampled_top": (
+            "the k best for certain, asked one wider, the sampled token among or beside them; by id where the "
+            "endpoint lists return_tokens_as_token_ids, else by text and refused where texts collapse"
+        ),
+        "label_scores": "exact, where the endpoint lists logprob_token_ids and return_tokens_as_token_ids",
+        "reasoning": "text of vLLM and SGLang; OpenAI's wire has none",
+        "tool_calls": "function calls, arguments as the model wrote them; a forced call that did not come is refused",
+        "citations": "as annotated",
+        "parsed": "validated here against schema, regex or choices",
+        "replay": "enforced ids, where the endpoint has the logproof plugin and lists return_token_ids",
+    }
+
+    def path(self, request: Request) -> str:
+        return ROUTE
+
+    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
+        ledger.refuse_all(REFUSED)
+        ledger.send("model", "/model")
+        _lower_input(request, facts, ledger)
+        _lower_sampling(request, facts, ledger)
+        _lower_scoring(request, facts, ledger)
+        _lower_replay(request, facts, ledger)
+        _lower_output(request, facts, ledger)
+        _lower_reasoning(facts, ledger)
+        _lower_tools(request, facts, ledger)
+        _lower_rest(request, facts, ledger)
+
+    def lift(self, request: Request, body: bytes) -> Response:
+        reply = chat_reply.read(body)
+        server, usage = chat_reply.server_of(reply), chat_reply.lift_usage(reply.usage)
+        choices = [chat_reply.lift_choice(request, wire, server) for wire in reply.choices]
+        chat_reply.check_choices(request, reply, choices, usage, server)
+        choices, about_ids = chat_reply.without_partial_ids(request, choices, usage)
+        prompt, width = None, request.scoring.prompt
+        if width is not None:
+            prompt = lift_prompt(reply.prompt_logprobs, reply.prompt_token_ids, width, None, "")
+        return Response(
+            choices=tuple(choices),
+            usage=usage,
+            prompt=prompt,
+            prompt_ids=chat_reply.prompt_ids(reply),
+            model=reply.model,
+            fingerprint=reply.system_fingerprint,
+            response_id=reply.id,
+            metadata=chat_reply.metadata(reply),
+            notes=tuple(about_ids),
+        )
+
+    def assemble(self, events: Sequence[SseEvent]) -> bytes:
+        return stream.assemble(events)
+
+
+def _reads(facts: Facts, field: str) -> bool:
+    """Whether the endpoint is known to read a field beyond OpenAI's."""
+    return facts.has_field(ROUTE, field) or field in ENGINE_FIELDS.get(facts.engine or "", ())
+
+
+def _scored(request: Request) -> bool:
+    return request.scoring.sampled is not None or request.scoring.label_ids is not None
+
+
+def _lower_input(request: Request, facts: Facts, ledger: Ledger) -> None:
+    if request.input.messages is None:
+        return
+    lower_messages(request.input.messages, facts, ledger, chat_reply.DIALECT)
+    if "input.messages.prefill" in ledger.active and not ledger.stopped("input.messages.prefill"):
+        ledger.send("input.messages.prefill", "/continue_final_message", True)
+        if facts.engine == "vllm":
+            ledger.constant("/add_generation_prompt", False, "the last turn is continued, none is begun")
+
+
+def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
+    s, engine = request.sampling, facts.engine
+    _refuse_sampling(request, facts, ledger)
+    for name in ("temperature", "top_p", "top_k", "seed", "n", "frequency_penalty", "presence_penalty"):
+        ledger.send(f"sampling.{name}", f"/{name}")
+    legacy = engine in ("llama.cpp", "tgi")
+    ledger.send("sampling.max_tokens", "/max_tokens" if legacy else "/max_completion_tokens")
+    if s.stop == ():
+        ledger.noop("sampling.stop", "no stop string is asked, and this wire has none of its own")
+    else:
+        ledger.send("sampling.stop", "/stop", list(s.stop or ()))
+    ledger.send("sampling.logit_bias", "/logit_bias", openai.bias(s.logit_bias or {}))
+
+
+def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
+    s, engine = request.sampling, facts.engine
+    if s.max_tokens == 0:
+        ledger.refuse("sampling.max_tokens", "servers of this wire refuse 0 tokens; ask for 1")
+    if (s.temperature or 0) > 2 and engine != "sglang":
+        ledger.refuse("sampling.temperature", "a temperature is at most 2 on this wire")
+    for name in ("frequency_penalty", "presence_penalty"):
+        if abs(getattr(s, name) or 0) > 2:
+            ledger.refuse(f"sampling.{name}", "a penalty lies between -2 and 2 on this wire")
+    if not _reads(facts, "top_k"):
+        ledger.refuse("sampling.top_k", "no field of OpenAI's wire, and this endpoint is not known to read it")
+    if engine == "vllm" and s.seed == -1:
+        ledger.refuse("sampling.seed", "vLLM takes -1 for no seed at all; choose another")
+    if engine == "sglang" and not facts.deterministic:
+        ledger.refuse("sampling.seed", "SGLang heeds a seed only with --enable-deterministic-inference")
+    if len(s.stop or ()) > (32 if engine == "sglang" else 4):
+        ledger.refuse("sampling.stop", "more stop strings than this wire takes (OpenAI, vLLM: 4; SGLang: 32)")
+    if request.choices > 1 and s.temperature == 0 and engine == "vllm":
+        ledger.refuse("sampling.n", "n above 1 needs a temperature above 0")
+    if request.choices > 1 and engine == "llama.cpp":
+        ledger.refuse("sampling.n", "this server gives one choice whatever n is")
+    if engine != "vllm" and any(abs(v) > 100 for v in (s.logit_bias or {}).values()):
+        ledger.refuse("sampling.logit_bias", "a bias lies between -100 and 100 on this wire")
+
+
+def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
+    scoring = request.scoring
+    _lower_prompt(request, facts, ledger)
+    fault = openai.width_fault(scoring.sampled or 0, facts)
+    if fault is not None:
+        ledger.refuse("scoring.sampled", fault, "a smaller scoring.sampled, or vllm_native")
+    _refuse_labels(request, facts, ledger)
+    if scoring.sampled:
+        ledger.send("scoring.sampled", "/top_logprobs", openai.asked_width(scoring.sampled, facts))
+        ledger.constant("/logprobs", True, "top_logprobs counts only beside it")
+    else:
+        ledger.send("scoring.sampled", "/logprobs", True)
+    ledger.send("scoring.label_ids", "/logprob_token_ids", list(scoring.label_ids or ()))
+    if scoring.label_ids is not None and scoring.sampled is None:
+        ledger.constant("/logprobs", True, "vLLM gives label scores only beside logprobs")
+    _lower_keys(request, facts, ledger)
+
+
+def _lower_prompt(request: Request, facts: Facts, ledger: Ledger) -> None:
+    if not (_reads(facts, "prompt_logprobs") and facts.has_field(ROUTE, "return_token_ids")):
+        ledger.refuse("scoring.prompt", "this endpoint does not score a chat prompt", "vllm_native or sglang_native")
+    if facts.max_logprobs is not None and (request.scoring.prompt or 0) > facts.max_logprobs:
+        ledger.refuse("scoring.prompt", f"this endpoint gives at most {facts.max_logprobs} (vLLM's --max-logprobs)")
+    ledger.send("scoring.prompt", "/prompt_logprobs")
+
+
+def _refuse_labels(request: Request, facts: Facts, ledger: Ledger) -> None:
+    scoring, leaf = request.scoring, "scoring.label_ids"
+    if scoring.label_ids is None:
+        return
+    for field in ("logprob_token_ids", "return_tokens_as_token_ids"):
+        if not facts.has_field(ROUTE, field):
+            ledger.refuse(leaf, f"this endpoint does not list {field}", "scoring.sampled")
+    if scoring.prompt is not None:
+        ledger.refuse(leaf, "vLLM refuses label scores beside prompt scores; send two requests")
+    if scoring.sampled:
+        ledger.refuse("scoring.sampled", "label scores replace the top-k on this wire; ask 0, or send two requests")
+    if scoring.top_by == "text":
+        ledger.refuse("scoring.top_by", "label scores are keyed by id")
+
+
+def _lower_keys(request: Request, facts: Facts, ledger: Ledger) -> None:
+    """By what tokens are named, and the ids as an independent count."""
+    leaf, by_id = "scoring.top_by", facts.has_field(ROUTE, "return_tokens_as_token_ids")
+    if not _scored(request):
+        ledger.noop(leaf, "no sampled logprobs are asked")
+    elif request.scoring.top_by == "text":
+        ledger.noop(leaf, "texts are this wire's own keys")
+    elif by_id:
+        ledger.constant("/return_tokens_as_token_ids", True, "texts of pieces collapse in the top list; ids do not")
+        ledger.covered(leaf, "/return_tokens_as_token_ids")
+    else:
+        ledger.refuse(leaf, "this endpoint does not list return_tokens_as_token_ids", "vllm_native or sglang_native")
+    if facts.has_field(ROUTE, "return_token_ids") and not (facts.engine == "sglang" and request.schedule.stream):
+        ledger.constant("/return_token_ids", True, "ids are the independent count of every channel")
+
+
+def _lower_replay(request: Request, facts: Facts, ledger: Ledger) -> None:
+    why = "this endpoint has no working logproof plugin, and a stock vLLM ignores the field with a 200"
+    replay = request.replay
+    if not facts.has_plugin("enforced_replay"):
+        ledger.refuse("replay.token_ids", why, "vllm_native with scoring.prompt over prompt and completion ids")
+    if not facts.has_plugin("logprobs_mode"):
+        ledger.refuse("replay.logprobs_mode", why)
+    if not facts.has_field(ROUTE, "return_token_ids"):
+        ledger.refuse("replay.token_ids", "this endpoint does not list return_token_ids: nothing would prove a replay")
+    if request.scoring.prompt is not None:
+        ledger.refuse("replay.token_ids", "a replay and prompt scores do not go together; send two requests")
+    if request.choices > 1:
+        ledger.refuse("replay.token_ids", "a replay has one choice")
+    ledger.send("replay.token_ids", "/enforced_token_ids", list(replay.token_ids or ()))
+    ledger.send("replay.logprobs_mode", "/logprobs_mode", f"{replay.logprobs_mode}_logprobs")
+
+
+def _lower_output(request: Request, facts: Facts, ledger: Ledger) -> None:
+    output = request.output
+    structured.refuse_broken(output, ledger)
+    _lower_schema(request, facts, ledger)
+    if output.json_object:
+        ledger.send("output.json_object", "/response_format/type", "json_object")
+    grammars = {"regex": "/regex", "grammar": "/ebnf"} if facts.engine == "sglang" else {}
+    if _reads(facts, "structured_outputs"):
+        grammars = {name: f"/structured_outputs/{name}" for name in ("regex", "choice", "grammar")}
+    for name in ("regex", "choice", "grammar"):
+        if name not in grammars:
+            ledger.refuse(f"output.{name}", "no field of this wire at this endpoint", "output.json_schema")
+            continue
+        value = getattr(output, name)
+        ledger.send(f"output.{name}", grammars[name], list(value) if isinstance(value, tuple) else value)
+
+
+def _lower_schema(request: Request, facts: Facts, ledger: Ledger) -> None:
+    output, place = request.output, "/response_format/json_schema"
+    if output.json_schema is None or ledger.stopped("output.json_schema"):
+        ledger.noop("output.name", "there is no schema to name")
+        ledger.noop("output.strict", "there is no schema to hold to")
+        return
+    if output.name is not None and _NAME.fullmatch(output.name) is None:
+        ledger.refuse("output.name", "a schema's name has up to 64 of a-z A-Z 0-9 _ - on this wire")
+    if output.strict is False and facts.engine == "vllm":
+        ledger.refuse("output.strict", "vLLM always holds the schema exactly")
+    ledger.constant("/response_format/type", "json_schema", "the schema's place says what it is")
+    ledger.send("output.name", f"{place}/name")
+    if output.name is None or ledger.stopped("output.name"):
+        ledger.constant(f"{place}/name", "output", "this wire wants a name for the schema")
+    ledger.send("output.json_schema", f"{place}/schema")
+    ledger.send("output.strict", f"{place}/strict")
+
+
+def _lower_reasoning(facts: Facts, ledger: Ledger) -> None:
+    if facts.engine in ("llama.cpp", "tgi"):
+        ledger.refuse("reasoning.effort", "this server ignores it")
+    ledger.send("reasoning.effort", "/reasoning_effort")
+    if not _reads(facts, "thinking_token_budget"):
+        ledger.refuse("reasoning.budget_tokens", "no field of this wire at this endpoint", "reasoning.effort")
+    ledger.send("reasoning.budget_tokens", "/thinking_token_budget")
+
+
+def _lower_tools(request: Request, facts: Facts, ledger: Ledger) -> None:
+    tools = request.tools
+    names = [f.name for f in tools.functions or ()]
+    if len(set(names)) != len(names):
+        ledger.refuse("tools.functions", "two functions share a name")
+    ledger.send("tools.functions", "/tools", [_function(f) for f in tools.functions or ()])
+    hosted = tools.hosted or ()
+    if facts.engine != "openai" or [h.kind for h in hosted] != ["web_search"]:
+        ledger.refuse("tools.hosted", "this wire runs web_search alone, and only at OpenAI", "openai_responses")
+    ledger.send("tools.hosted", "/web_search_options", dict(hosted[0].config) if hosted else {})
+    choice = tools.choice or ""
+    if not names and choice != "none":
+        ledger.refuse("tools.choice", "there are no functions to choose from")
+        ledger.refuse("tools.parallel", "there are no functions to call")
+    if choice.startswith("function:") and choice.removeprefix("function:") not in names:
+        ledger.refuse("tools.choice", f"no such function: {choice.removeprefix('function:')}")
+    elif choice and not choice.startswith("function:") and choice not in ("auto", "none", "required"):
+        ledger.refuse("tools.choice", "a choice is auto, none, required or function:NAME")
+    if not names:
+        ledger.noop("tools.choice", "there are no functions, so none is called")
+        ledger.noop("tools.parallel", "there are no functions, so none is called")
+        return
+    named = {"type": "function", "function": {"name": choice.removeprefix("function:")}}
+    ledger.send("tools.choice", "/tool_choice", named if choice.startswith("function:") else choice)
+    ledger.send("tools.parallel", "/parallel_tool_calls")
+
+
+def _function(function: Function) -> dict[str, object]:
+    fields = {"description": function.description, "parameters": function.parameters, "strict": function.strict}
+    return {
+        "type": "function",
+        "function": {"name": function.name, **{k: v for k, v in fields.items() if v is not None}},
+    }
+
+
+def _lower_rest(request: Request, facts: Facts, ledger: Ledger) -> None:
+    if facts.engine == "openai":
+        ledger.send("session.store", "/store")
+    elif request.session.store:
+        ledger.refuse("session.store", "this wire keeps no session to continue", "openai_responses")
+    else:
+        ledger.noop("session.store", "this wire keeps nothing unless asked")
+    if request.scoring.prompt is not None and request.schedule.stream:
+        ledger.noop("schedule.stream", "sent unstreamed: streamed replies carry no prompt scores")
+    elif facts.engine == "sglang" and _scored(request) and request.schedule.stream:
+        ledger.noop("schedule.stream", "sent unstreamed: SGLang's stream loses the end token's logprob")
+    else:
+        ledger.send("schedule.stream", "/stream")
+        if request.schedule.stream:
+            ledger.constant("/stream_options/include_usage", True, "usage is the independent count of the channels")
+    ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, LEAF_FIELDS)

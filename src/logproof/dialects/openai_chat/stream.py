@@ -1,0 +1,144 @@
+"""A streamed chat reply, rebuilt as the plain one.
+
+Texts, ids, logprob lists and call arguments of each choice are joined in order and once, at the end: servers
+hold text back while ids pass, so that nothing in one chunk belongs together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from logproof.dialects.common.decode import decode
+from logproof.dialects.common.openai import Entry
+from logproof.dialects.openai_chat.reply import (
+    Body,
+    CalledFunction,
+    Logprobs,
+    ToolCall,
+    WireChoice,
+    WireMessage,
+    WireUsage,
+)
+from logproof.errors import BadReply
+from logproof.http.exchange import SseEvent
+from logproof.http.faults import error_in_body
+
+
+class Delta(msgspec.Struct, gc=False):
+    """One choice's share of a chunk."""
+
+    delta: WireMessage
+    index: int | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    logprobs: Logprobs | None = None
+    token_ids: list[int] | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One event of the stream. `choices` is empty in the chunk that brings the usage."""
+
+    choices: list[Delta]
+    id: str | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    usage: WireUsage | None = None
+    metadata: dict[str, object] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+_CHUNK = msgspec.json.Decoder(Chunk)
+
+
+def assemble(events: Sequence[SseEvent]) -> bytes:
+    """Rebuild the plain reply; the usage may come in any chunk.
+
+    Raises BadReply for a stream without `[DONE]`, with a choice that did not finish or went on afterwards, or
+    with a broken chunk; StatusError for an error object inside it.
+    """
+    chunks = [_read(event) for event in events if event.data != "[DONE]"]
+    if not events or events[-1].data != "[DONE]":
+        raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
+    whole = Body(choices=[])
+    by_index: dict[int, WireChoice] = {}
+    for chunk in chunks:
+        for name in ("id", "model", "system_fingerprint", "service_tier", "usage", "metadata", "prompt_token_ids"):
+            value = getattr(chunk, name)
+            if value is not None:
+                setattr(whole, name, value)
+        for delta in chunk.choices:
+            _append(by_index, delta)
+    unfinished = [i for i, c in by_index.items() if c.finish_reason is None]
+    if unfinished or not by_index:
+        raise BadReply(f"the stream ended before choices {unfinished or 'any'} finished")
+    whole.choices = [by_index[i] for i in sorted(by_index)]
+    return msgspec.json.encode(whole)
+
+
+def _read(event: SseEvent) -> Chunk:
+    fault = error_in_body(event.data)
+    if fault is not None:
+        raise fault
+    return decode(_CHUNK, event.data.encode())
+
+
+def _append(by_index: dict[int, WireChoice], delta: Delta) -> None:
+    if delta.index is None:
+        raise BadReply("a streamed choice without index", path="/choices")
+    whole = by_index.setdefault(delta.index, WireChoice(WireMessage(), index=delta.index))
+    path = f"/choices/{delta.index}"
+    if whole.finish_reason is not None and (delta.delta.content or delta.delta.tool_calls or delta.token_ids):
+        raise BadReply("the choice went on after it had finished", path=path)
+    _join_message(whole.message, delta.delta, path)
+    whole.finish_reason = delta.finish_reason or whole.finish_reason
+    whole.stop_reason = delta.stop_reason if delta.stop_reason is not None else whole.stop_reason
+    if delta.matched_stop is not msgspec.UNSET:
+        known = whole.matched_stop is not msgspec.UNSET and whole.matched_stop is not None
+        whole.matched_stop = whole.matched_stop if known else delta.matched_stop
+    if delta.token_ids is not None:
+        whole.token_ids = (whole.token_ids or []) + delta.token_ids
+    if delta.logprobs is not None:
+        whole.logprobs = _joined(whole.logprobs or Logprobs(), delta.logprobs)
+
+
+def _join_message(whole: WireMessage, delta: WireMessage, path: str) -> None:
+    for name in ("content", "refusal", "reasoning", "reasoning_content"):
+        piece = getattr(delta, name)
+        if piece is not None:
+            setattr(whole, name, (getattr(whole, name) or "") + piece)
+    if delta.annotations:
+        whole.annotations = (whole.annotations or []) + delta.annotations
+    whole.function_call = delta.function_call if delta.function_call is not None else whole.function_call
+    for call in delta.tool_calls or ():
+        whole.tool_calls = whole.tool_calls or []
+        _join_call(whole.tool_calls, call, f"{path}/message/tool_calls")
+
+
+def _join_call(calls: list[ToolCall], delta: ToolCall, path: str) -> None:
+    """Merge by index: id, type and name come once, the arguments in pieces."""
+    if delta.index is None or not 0 <= delta.index <= len(calls):
+        raise BadReply(f"a streamed call of index {delta.index} after {len(calls)} calls", path=path)
+    if delta.index == len(calls):
+        calls.append(ToolCall(CalledFunction(), index=delta.index))
+    call = calls[delta.index]
+    function = call.function or CalledFunction()
+    call.id, call.type = call.id or delta.id, call.type or delta.type
+    if delta.function is not None:
+        function.name = function.name or delta.function.name
+        function.arguments = (function.arguments or "") + (delta.function.arguments or "")
+
+
+def _joined(whole: Logprobs, delta: Logprobs) -> Logprobs:
+    return Logprobs(
+        content=_list(whole.content, delta.content),
+        refusal=_list(whole.refusal, delta.refusal),
+        tokens=delta.tokens if delta.tokens is not None else whole.tokens,
+    )
+
+
+def _list(whole: list[Entry] | None, delta: list[Entry] | None) -> list[Entry] | None:
+    return whole if delta is None else (whole or []) + delta

@@ -1,0 +1,314 @@
+"""openai_responses: POST /v1/responses, as OpenAI documents it and vLLM and SGLang serve it.
+
+One choice, made of ordered items that go back unchanged. Nothing is stored unless a session is asked for.
+Logprobs are keyed by text; vLLM names the sampled ids beside them. Where vLLM or SGLang is scored the reply is
+asked unstreamed, because their streams lose the logprobs of tokens that show no text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from logproof.dialects.common import openai, structured
+from logproof.dialects.dialect import Dialect
+from logproof.dialects.ledger import Ledger
+from logproof.dialects.openai_responses import messages, stream
+from logproof.dialects.openai_responses import reply as responses_reply
+from logproof.http.exchange import SseEvent
+from logproof.ir.facts import Facts
+from logproof.ir.request import Function, Request
+from logproof.ir.response import Response
+
+ROUTE = "/v1/responses"
+
+ENGINE_FIELDS = {
+    "vllm": ("top_k", "seed", "stop", "frequency_penalty", "presence_penalty", "logit_bias", "structured_outputs"),
+    "sglang": ("top_k", "stop", "frequency_penalty", "presence_penalty"),
+}
+"""Fields beyond OpenAI's that leaves use and that every supported version of an engine reads."""
+
+OPENAI_OPTIONS = (
+    "include",
+    "max_tool_calls",
+    "metadata",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "user",
+)
+"""OpenAI's fields outside the IR; an endpoint with an OpenAPI document is held to that instead."""
+
+HOSTED = (
+    "apply_patch",
+    "code_interpreter",
+    "computer",
+    "computer_use_preview",
+    "file_search",
+    "image_generation",
+    "local_shell",
+    "mcp",
+    "shell",
+    "tool_search",
+    "web_search",
+    "web_search_preview",
+)
+"""Kinds of tools that OpenAI runs."""
+
+LEAF_FIELDS = {
+    "model": "model",
+    "input": "input.messages",
+    "instructions": "input.messages with a system message",
+    "prompt": "input.messages",
+    "previous_input_messages": "input.messages",
+    "max_output_tokens": "sampling.max_tokens",
+    "temperature": "sampling.temperature",
+    "top_p": "sampling.top_p",
+    "top_k": "sampling.top_k",
+    "seed": "sampling.seed",
+    "stop": "sampling.stop",
+    "frequency_penalty": "sampling.frequency_penalty",
+    "presence_penalty": "sampling.presence_penalty",
+    "logit_bias": "sampling.logit_bias",
+    "top_logprobs": "scoring.sampled",
+    "enable_response_messages": "scoring.sampled",
+    "enforced_token_ids": "replay.token_ids (vllm_native, openai_chat)",
+    "logprobs_mode": "replay.logprobs_mode (vllm_native, openai_chat)",
+    "text": "output.json_schema",
+    "structured_outputs": "output.json_schema, output.regex, output.choice or output.grammar",
+    "reasoning": "reasoning.effort and reasoning.summary",
+    "tools": "tools.functions and tools.hosted",
+    "tool_choice": "tools.choice",
+    "parallel_tool_calls": "tools.parallel",
+    "previous_response_id": "session.previous_response_id",
+    "conversation": "session.previous_response_id",
+    "store": "session.store",
+    "stream": "schedule.stream",
+    "stream_options": "schedule.stream",
+}
+"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+
+HARMFUL = {
+    "options.truncation": "auto drops the oldest input in silence, and disabled is what holds without it",
+    "options.background": "a reply that is not done holds no result",
+}
+
+REFUSED = {
+    "input.text": "this wire takes chat messages; use openai_completions, vllm_native or sglang_native",
+    "input.token_ids": "this wire takes chat messages; use vllm_native or sglang_native",
+    "input.suffix": "this wire takes chat messages; use openai_completions",
+    "scoring.prompt": "no field of this wire; use vllm_native, sglang_native, or openai_chat at vLLM",
+    "scoring.label_ids": "no field of this wire; use vllm_native, sglang_native, or openai_chat at vLLM",
+    "replay.token_ids": "no field of this wire; use vllm_native or openai_chat",
+    "replay.logprobs_mode": "no field of this wire; use vllm_native or openai_chat",
+    "reasoning.budget_tokens": "no field of this wire; use reasoning.effort",
+}
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LOGPROBS = ("message.output_text.logprobs",)
+
+
+class OpenAIResponses(Dialect):
+    """The Responses wire."""
+
+    id: ClassVar[str] = messages.DIALECT
+    channels: ClassVar[dict[str, str]] = {
+        "prompt_ids": "vLLM, where the endpoint lists enable_response_messages",
+        "sampled_logprobs": "every sampled token by text; ids at vLLM, where it lists enable_response_messages",
+        "sampled_top": (
+            "the k best for certain, asked one wider, the sampled token among or beside them; keyed by text and "
+            "refused where texts collapse"
+        ),
+        "reasoning": "text, or its summary where the text is sealed; the items go back as opaque parts",
+        "tool_calls": "function calls, arguments as the model wrote them; a forced call that did not come is refused",
+        "hosted_uses": "items of the tools that the provider ran, as received",
+        "citations": "as annotated, spans counted in the whole text",
+        "session_id": "the response's id, where it was stored",
+        "parsed": "validated here against schema, regex or choices",
+    }
+
+    def path(self, request: Request) -> str:
+        return ROUTE
+
+    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
+        ledger.refuse_all(REFUSED)
+        ledger.send("model", "/model")
+        if request.input.messages is not None:
+            messages.lower_messages(request.input.messages, facts, ledger)
+        _lower_sampling(request, facts, ledger)
+        _lower_scoring(request, facts, ledger)
+        _lower_output(request, facts, ledger)
+        _lower_reasoning(facts, ledger)
+        _lower_tools(request, facts, ledger)
+        _lower_session(request, facts, ledger)
+        scored_stream = request.scoring.sampled is not None and request.schedule.stream
+        if scored_stream and facts.engine in ("vllm", "sglang"):
+            ledger.noop(
+                "schedule.stream", "sent unstreamed: this server's stream loses logprobs of tokens without text"
+            )
+        else:
+            ledger.send("schedule.stream", "/stream")
+        ledger.refuse_all(HARMFUL)
+        ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, LEAF_FIELDS)
+
+    def lift(self, request: Request, body: bytes) -> Response:
+        reply = responses_reply.read(body)
+        usage = responses_reply.lift_usage(reply.usage)
+        choice = responses_reply.lift_choice(request, reply, usage, responses_reply.server_of(reply))
+        stored = reply.store if reply.store is not None else request.session.store
+        tier = {"service_tier": reply.service_tier} if reply.service_tier is not None else {}
+        return Response(
+            choices=(choice,),
+            usage=usage,
+            prompt_ids=responses_reply.prompt_ids(reply),
+            model=reply.model,
+            response_id=reply.id,
+            session_id=reply.id if stored else None,
+            metadata=dict(tier),
+            notes=responses_reply.early_cut(request, choice.finish, usage),
+        )
+
+    def assemble(self, events: Sequence[SseEvent]) -> bytes:
+        return stream.assemble(events)
+
+
+def _reads(facts: Facts, field: str) -> bool:
+    """Whether the endpoint is known to read a field beyond OpenAI's."""
+    return facts.has_field(ROUTE, field) or field in ENGINE_FIELDS.get(facts.engine or "", ())
+
+
+def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
+    s = request.sampling
+    _refuse_sampling(request, facts, ledger)
+    for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
+        ledger.send(f"sampling.{name}", f"/{name}")
+    ledger.send("sampling.max_tokens", "/max_output_tokens")
+    ledger.noop("sampling.n", "this wire gives one choice")
+    if s.stop == ():
+        ledger.noop("sampling.stop", "no stop string is asked, and this wire has none of its own")
+    else:
+        ledger.send("sampling.stop", "/stop", list(s.stop or ()))
+    ledger.send("sampling.logit_bias", "/logit_bias", openai.bias(s.logit_bias or {}))
+
+
+def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
+    s = request.sampling
+    for name in ("top_k", "seed", "stop", "frequency_penalty", "presence_penalty", "logit_bias"):
+        if not _reads(facts, name) and not (name == "stop" and s.stop == ()):
+            ledger.refuse(f"sampling.{name}", "no field of OpenAI's wire, and this endpoint is not known to read it")
+    if s.max_tokens == 0:
+        ledger.refuse("sampling.max_tokens", "servers of this wire refuse 0 tokens; ask for 1")
+    if (s.temperature or 0) > 2 and facts.engine != "sglang":
+        ledger.refuse("sampling.temperature", "a temperature is at most 2 on this wire")
+    for name in ("frequency_penalty", "presence_penalty"):
+        if abs(getattr(s, name) or 0) > 2:
+            ledger.refuse(f"sampling.{name}", "a penalty lies between -2 and 2 on this wire")
+    if facts.engine == "vllm" and s.seed == -1:
+        ledger.refuse("sampling.seed", "vLLM takes -1 for no seed at all; choose another")
+    if len(s.stop or ()) > 4:
+        ledger.refuse("sampling.stop", "more than 4 stop strings")
+    if request.choices > 1:
+        ledger.refuse("sampling.n", "this wire gives one choice; use openai_chat")
+
+
+def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
+    width = request.scoring.sampled
+    fault = openai.width_fault(width or 0, facts)
+    if fault is not None:
+        ledger.refuse("scoring.sampled", fault, "a smaller scoring.sampled, or vllm_native")
+    if width:
+        ledger.send("scoring.sampled", "/top_logprobs", openai.asked_width(width, facts))
+        ledger.constant("/include", list(_LOGPROBS), "top_logprobs counts only beside it")
+    else:
+        ledger.send("scoring.sampled", "/include", list(_LOGPROBS))
+    if width is not None:
+        ledger.refuse("options.include", "this field belongs to scoring.sampled here", "scoring.sampled")
+    if width and request.scoring.top_by == "id":
+        ledger.refuse("scoring.top_by", "this wire keys by text", "openai_chat at vLLM, or vllm_native")
+    ledger.noop("scoring.top_by", "texts are this wire's only keys" if width else "no rivals are asked")
+    if facts.has_field(ROUTE, "enable_response_messages"):
+        ledger.constant("/enable_response_messages", True, "ids are the independent count of the sampled channel")
+
+
+def _lower_output(request: Request, facts: Facts, ledger: Ledger) -> None:
+    output = request.output
+    structured.refuse_broken(output, ledger)
+    if output.json_object:
+        ledger.send("output.json_object", "/text/format/type", "json_object")
+    for name in ("regex", "choice", "grammar"):
+        if not _reads(facts, "structured_outputs"):
+            ledger.refuse(f"output.{name}", "no field of this wire at this endpoint", "output.json_schema")
+        value = getattr(output, name)
+        ledger.send(f"output.{name}", f"/structured_outputs/{name}", list(value) if isinstance(value, tuple) else value)
+    if output.json_schema is None or ledger.stopped("output.json_schema"):
+        ledger.noop("output.name", "there is no schema to name")
+        ledger.noop("output.strict", "there is no schema to hold to")
+        return
+    if output.name is not None and _NAME.fullmatch(output.name) is None:
+        ledger.refuse("output.name", "a schema's name has up to 64 of a-z A-Z 0-9 _ - on this wire")
+    if output.strict is False and facts.engine == "vllm":
+        ledger.refuse("output.strict", "vLLM always holds the schema exactly")
+    ledger.constant("/text/format/type", "json_schema", "the schema's place says what it is")
+    ledger.send("output.name", "/text/format/name")
+    if output.name is None or ledger.stopped("output.name"):
+        ledger.constant("/text/format/name", "output", "this wire wants a name for the schema")
+    ledger.send("output.json_schema", "/text/format/schema")
+    ledger.send("output.strict", "/text/format/strict")
+
+
+def _lower_reasoning(facts: Facts, ledger: Ledger) -> None:
+    if facts.engine in ("vllm", "sglang"):
+        ledger.refuse("reasoning.summary", "this server makes no summaries: it shows the reasoning itself")
+    ledger.send("reasoning.effort", "/reasoning/effort")
+    ledger.send("reasoning.summary", "/reasoning/summary")
+
+
+def _lower_tools(request: Request, facts: Facts, ledger: Ledger) -> None:
+    tools = request.tools
+    names = [f.name for f in tools.functions or ()]
+    if len(set(names)) != len(names):
+        ledger.refuse("tools.functions", "two functions share a name")
+    for hosted in tools.hosted or ():
+        if facts.engine != "openai" or hosted.kind not in HOSTED or "type" in hosted.config:
+            ledger.refuse("tools.hosted", f"{hosted.kind}: only OpenAI runs tools here, those that it documents")
+    listed = [_function(f) for f in tools.functions or ()]
+    if not ledger.stopped("tools.hosted"):
+        listed += [{"type": h.kind, **h.config} for h in tools.hosted or ()]
+    ledger.send("tools.functions", "/tools", listed)
+    ledger.send("tools.hosted", "/tools", listed)
+    choice = tools.choice or ""
+    name = choice.removeprefix("function:")
+    if name != choice and name not in names:
+        ledger.refuse("tools.choice", f"no such function: {name}")
+    elif name == choice and choice not in ("auto", "none", "required"):
+        ledger.refuse("tools.choice", "a choice is auto, none, required or function:NAME")
+    if not listed and choice != "none":
+        ledger.refuse("tools.choice", "there are no tools to choose from")
+        ledger.refuse("tools.parallel", "there are no tools to call")
+    if not listed:
+        ledger.noop("tools.choice", "there are no tools, so none is called")
+        ledger.noop("tools.parallel", "there are no tools, so none is called")
+        return
+    ledger.send("tools.choice", "/tool_choice", choice if name == choice else {"type": "function", "name": name})
+    ledger.send("tools.parallel", "/parallel_tool_calls")
+
+
+def _function(function: Function) -> dict[str, object]:
+    """A function in this wire's flat form, which wants both `parameters` and `strict`; null leaves it to the server."""
+    described = {"description": function.description} if function.description is not None else {}
+    required = {"parameters": function.parameters, "strict": function.strict}
+    return {"type": "function", "name": function.name, **described, **required}
+
+
+def _lower_session(request: Request, facts: Facts, ledger: Ledger) -> None:
+    session = request.session
+    if facts.engine == "vllm":
+        why = "vLLM keeps no responses unless its store is switched on, and ignores the wish in silence"
+        ledger.refuse("session.previous_response_id", why, "input.messages with the whole conversation")
+        if session.store:
+            ledger.refuse("session.store", why, "input.messages with the whole conversation")
+    ledger.send("session.previous_response_id", "/previous_response_id")
+    ledger.send("session.store", "/store")
+    if session.store is None and session.previous_response_id is None:
+        ledger.constant("/store", False, "servers keep every response unless told not to")

@@ -1,0 +1,52 @@
+"""The dialects by id. Adding one takes a file here and a line in `BUILT_IN`, or an entry point of a package.
+
+A class is imported when it is asked for. Third parties register theirs under the entry point group
+`logproof.dialects`, name = id; a name that is taken by a built-in is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from logproof.dialects.dialect import Dialect
+from logproof.errors import UsageError
+
+BUILT_IN = {
+    "openai_chat": "OpenAIChat",
+    "openai_completions": "OpenAICompletions",
+    "openai_responses": "OpenAIResponses",
+    "anthropic_messages": "AnthropicMessages",
+    "google_genai": "GoogleGenAI",
+    "sglang_native": "SGLangNative",
+    "vllm_native": "VLLMNative",
+}
+"""id, which is also the module's name here -> class."""
+
+GROUP = "logproof.dialects"
+
+
+def dialect_ids() -> tuple[str, ...]:
+    """All known ids, built in and registered, sorted."""
+    return tuple(sorted({*BUILT_IN, *(e.name for e in entry_points(group=GROUP))}))
+
+
+def get_dialect(dialect_id: str) -> Dialect:
+    """The dialect of an id. Raises UsageError for an unknown id or a registration that is no dialect."""
+    if dialect_id in BUILT_IN:
+        loaded: object = getattr(import_module(f"logproof.dialects.{dialect_id}.request"), BUILT_IN[dialect_id])
+    else:
+        found = [e for e in entry_points(group=GROUP) if e.name == dialect_id]
+        if not found:
+            near = difflib.get_close_matches(dialect_id, dialect_ids(), n=1)
+            raise UsageError(f"unknown dialect {dialect_id!r}", hint=f"did you mean {near[0]}?" if near else _known())
+        loaded = found[0].load()
+    made = loaded() if isinstance(loaded, type) else loaded
+    if not isinstance(made, Dialect) or made.id != dialect_id:
+        raise UsageError(f"the entry point {dialect_id!r} does not give a dialect of that id")
+    return made
+
+
+def _known() -> str:
+    return f"known dialects: {', '.join(dialect_ids())}"

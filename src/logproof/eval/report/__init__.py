@@ -1,0 +1,1 @@
+"""Reports: what a stored run says, and how two runs compare."""

@@ -1,0 +1,1 @@
+"""Runs: samples through a pool of endpoints into a store."""

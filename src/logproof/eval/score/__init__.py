@@ -1,0 +1,1 @@
+"""Scores: from the replies of one sample to its outcome. Pure."""

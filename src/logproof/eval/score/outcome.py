@@ -1,0 +1,187 @@
+"""From the replies of one item to its outcome; pure, and used alike on live and on stored replies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from logproof.dialects.lost_texts import lost_texts
+from logproof.errors import BadReply
+from logproof.eval.plan.method import Plan, neutral_prompts, prompts
+from logproof.eval.score import answers, labels, ppl
+from logproof.eval.score import option_span as span
+from logproof.eval.score.option_span import Span
+from logproof.eval.tasks.task import ClpItem, GenItem, Item, PplItem
+from logproof.ir.response import Choice, Response, Tokens
+
+Replies = Mapping[str, Response]
+Flag = str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One scored sample.
+
+    scores: metric -> 1.0 or 0.0, or another finite figure. output: what the scores came from, JSON values; a
+    sum of minus infinity is null there. flags: `tied`, `all_equal`, `all_zero`, `empty`, `truncated`,
+    `doubled_start`, which the report counts and the run's health is judged by.
+    """
+
+    scores: dict[str, float]
+    gold: object
+    output: dict[str, object]
+    flags: tuple[Flag, ...] = ()
+
+
+class Contexts(msgspec.Struct, frozen=True):
+    """What is known of where options begin: ids of the contexts alone, where a tokenizer is known, or spans
+    that an earlier scoring of the same replies found."""
+
+    context: tuple[int, ...] | None = None
+    neutral: tuple[int, ...] | None = None
+    span: Span | None = None
+    neutral_span: Span | None = None
+
+
+def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
+    """The outcome of an item. Raises BadReply kinds for replies that must not become a number."""
+    if plan.settings.bos is not None:
+        for part, reply in replies.items():
+            check_bos(plan.settings.bos, part, reply)
+    outcome = _scored(item, plan, replies, contexts)
+    if any(map(doubled_start, replies.values())):
+        return msgspec.structs.replace(outcome, flags=(*outcome.flags, "doubled_start"))
+    return outcome
+
+
+def _scored(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
+    if isinstance(item, PplItem):
+        return _ppl(item, replies, contexts)
+    if isinstance(item, ClpItem):
+        return _clp(item, plan, replies["labels"])
+    return _gen(item, replies["text"])
+
+
+def doubled_start(reply: Response) -> bool:
+    """Whether a prompt begins with one token twice, as it does where text and tokenizer both add the mark."""
+    ids = reply.prompt_ids
+    return ids is not None and len(ids) > 1 and bool(ids[0] == ids[1])
+
+
+def check_bos(bos: int, part: str, reply: Response) -> None:
+    """Raise BadReply unless the prompt's ids are known and begin with `bos` exactly once."""
+    if reply.prompt_ids is None:
+        raise BadReply(f"{part}: the reply has no prompt ids, so nothing shows whether it begins with id {bos}")
+    begins = reply.prompt_ids[:2].tolist()
+    if begins[:1] != [bos]:
+        raise BadReply(f"{part}: the prompt begins with id {begins[0] if begins else None}, not with {bos}")
+    if begins == [bos, bos]:
+        raise BadReply(f"{part}: the prompt begins with id {bos} twice: text and tokenizer both add it")
+
+
+def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:
+    found = _prompt_tokens(replies, "option", len(item.options))
+    place = contexts.span or _place(item.context, prompts(item), found, contexts.context)
+    uncond, neutral_place = _neutral(item, replies, contexts)
+    options = [
+        ppl.option_score(text, tokens, place.start, neutral)
+        for text, tokens, neutral in zip(item.options, found, uncond, strict=True)
+    ]
+    values = ppl.metric_values(options)
+    ranked = {metric: ppl.rank(column) for metric, column in values.items()}
+    totals = [o.total for o in options]
+    output: dict[str, object] = {
+        "chosen": {metric: r.best for metric, r in ranked.items()},
+        "tied": [metric for metric, r in ranked.items() if r.tied],
+        "sums": _finite(totals),
+        "tokens": [o.tokens for o in options],
+        "span": place,
+        "context_chars": len(item.context),
+    }
+    if neutral_place is not None and item.neutral is not None:
+        neutral = {"span": neutral_place, "sums": _finite(uncond), "context_chars": len(item.neutral)}
+        output["neutral"] = neutral
+    scores = {metric: float(r.best == item.gold) for metric, r in ranked.items()}
+    return Outcome(scores, item.gold, output, _option_flags(totals, ranked["acc"].tied))
+
+
+def _prompt_tokens(replies: Replies, part: str, count: int) -> list[Tokens]:
+    tokens = [replies[f"{part} {i}"].prompt for i in range(count)]
+    whole = [t for t in tokens if t is not None]
+    if len(whole) != count:
+        raise BadReply("a reply without its prompt scores")
+    return whole
+
+
+def _place(context: str, texts: Sequence[str], found: Sequence[Tokens], ids: tuple[int, ...] | None) -> Span:
+    columns = [t.ids for t in found if t.ids is not None]
+    if ids is not None and len(columns) == len(found):
+        return span.by_ids(ids, columns)
+    return span.by_texts(context, texts, [t.texts or () for t in found])
+
+
+def _neutral(item: PplItem, replies: Replies, contexts: Contexts) -> tuple[Sequence[float | None], Span | None]:
+    if "neutral 0" not in replies or item.neutral is None:
+        return [None] * len(item.options), None
+    found = _prompt_tokens(replies, "neutral", len(item.options))
+    place = contexts.neutral_span or _place(item.neutral, neutral_prompts(item), found, contexts.neutral)
+    return [ppl.span_sum(tokens, place.start) for tokens in found], place
+
+
+def _clp(item: ClpItem, plan: Plan, reply: Response) -> Outcome:
+    choice = reply.choices[0]
+    ids = [plan.label_ids[label] for label in item.labels] if plan.label_ids else None
+    if plan.way.name == "label_scores" and ids is not None:
+        values = labels.from_labels(choice, ids)
+    else:
+        values = labels.from_top(choice, item.labels, ids)
+    ranked = ppl.rank(values)
+    scores = {"acc": float(ranked.best == item.gold), "label_mass": labels.label_mass(values)}
+    output: dict[str, object] = {
+        "chosen": {"acc": ranked.best},
+        "tied": ["acc"] if ranked.tied else [],
+        "labels": dict(zip(item.labels, _finite(values), strict=True)),
+        "label_ids": ids,
+    }
+    return Outcome(scores, item.gold, output, _option_flags(values, ranked.tied))
+
+
+def _gen(item: GenItem, reply: Response) -> Outcome:
+    choice = reply.choices[0]
+    lost = lost_texts(reply)
+    if lost:
+        raise BadReply(f"{lost[0]}: the server lost it, and an empty answer it is not")
+    extracted = {name: extract(choice.text) for name, extract in answers.EXTRACTORS.items()}
+    scores = {f"exact_{name}": float(answers.equal(number, item.gold)) for name, number in extracted.items()}
+    output: dict[str, object] = {
+        "extracted": extracted,
+        "finish": choice.finish.reason,
+        "matched": choice.finish.matched,
+        "stop": list(item.stop),
+        "tokens": reply.usage.completion,
+    }
+    return Outcome(scores, item.gold, output, _text_flags(choice))
+
+
+def _text_flags(choice: Choice) -> tuple[Flag, ...]:
+    flags = []
+    if not choice.text.strip():
+        flags.append("empty")
+    if choice.finish.reason == "length":
+        flags.append("truncated")
+    return tuple(flags)
+
+
+def _option_flags(values: Sequence[float], tied: bool) -> tuple[Flag, ...]:
+    flags = ["tied"] if tied else []
+    if len(set(values)) == 1:
+        flags.append("all_equal")
+    if not any(values):
+        flags.append("all_zero")
+    return tuple(flags)
+
+
+def _finite(values: Sequence[float | None]) -> list[float | None]:
+    """JSON has no infinity: null stands for an impossible option."""
+    return [v if v is not None and math.isfinite(v) else None for v in values]

@@ -1,0 +1,1 @@
+"""Bytes over HTTP: endpoints, keys, retries, time limits, streams. Knows no IR."""

@@ -1,0 +1,128 @@
+"""The record of every engine that was started here, so that several neither collide nor get lost.
+
+One JSON file an engine, written under one lock: a start chooses name and port, spawns and records before it lets
+go, so that two starts cannot choose the same. A port is also tried by binding it, against foreign servers.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from logproof.errors import EngineError, UsageError
+from logproof.files import read_bounded, write_atomic
+from logproof.launch.places import engines_dir, locked
+from logproof.launch.processes import is_alive
+from logproof.launch.spec import HOST, Engine
+
+FIRST_PORT = 8100
+"""Below the range from which systems and engines draw ports at random."""
+LAST_PORT = 8999
+_LOCK_SECONDS = 60.0
+_MAX_RECORD = 1 << 20
+
+
+@contextmanager
+def registry_lock(waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock under which records are chosen and written."""
+    with locked(engines_dir() / ".lock", _LOCK_SECONDS, waiting):
+        yield
+
+
+def log_path(name: str) -> Path:
+    """The log of an engine; it outlives the record, until an engine of that name starts again."""
+    return engines_dir() / f"{name}.log"
+
+
+def record(engine: Engine) -> None:
+    """Write or replace the record of an engine."""
+    write_atomic(_path(engine.name), msgspec.json.encode(engine))
+
+
+def forget(engine: Engine) -> None:
+    """Remove the record, unless the name is another engine's by now."""
+    kept = _read(_path(engine.name))
+    if kept is not None and kept.leader == engine.leader:
+        _path(engine.name).unlink(missing_ok=True)
+
+
+def recorded() -> list[Engine]:
+    """Every recorded engine, dead ones included, by name. Raises EngineError for a file that is no record."""
+    found = (_read(path) for path in engines_dir().glob("*.json"))
+    return sorted((engine for engine in found if engine is not None), key=lambda engine: engine.name)
+
+
+def find(name: str) -> Engine:
+    """The recorded engine of that name. Raises UsageError that lists the names there are."""
+    engines = {engine.name: engine for engine in recorded()}
+    if name not in engines:
+        raise UsageError(f"no engine is named {name!r}", hint=f"recorded: {', '.join(engines) or 'none'}")
+    return engines[name]
+
+
+def is_gone(engine: Engine) -> bool:
+    """Whether no process of the engine runs any more."""
+    return not any(is_alive(m) for m in (engine.leader, *engine.members))
+
+
+def running() -> list[Engine]:
+    """The recorded engines of which a process runs."""
+    return [engine for engine in recorded() if not is_gone(engine)]
+
+
+def choose_name(wanted: str | None, base: str, others: list[Engine]) -> str:
+    """`wanted`, or `base` with a number if others have it. Raises UsageError when `wanted` is taken."""
+    taken = {engine.name for engine in others}
+    if wanted is None:
+        numbered = (base if n == 1 else f"{base}-{n}" for n in count(1))
+        return next(name for name in numbered if name not in taken)
+    if wanted in taken:
+        raise UsageError(f"an engine named {wanted!r} runs already", hint=f"logproof engine stop {wanted}")
+    return wanted
+
+
+def choose_port(wanted: int | None, others: list[Engine]) -> int:
+    """`wanted`, or the first free port from FIRST_PORT on. Raises UsageError when it is, or all are, taken."""
+    holders = {engine.port: engine.name for engine in others}
+    if wanted is None:
+        for port in range(FIRST_PORT, LAST_PORT + 1):
+            if port not in holders and _can_bind(port):
+                return port
+        raise UsageError(f"no port from {FIRST_PORT} to {LAST_PORT} is free", hint="name one with --port")
+    if wanted in holders:
+        raise UsageError(f"port {wanted} is taken by the engine {holders[wanted]!r}", hint=_OTHER)
+    if not _can_bind(wanted):
+        raise UsageError(f"port {wanted} is taken, or not yours to use", hint=_OTHER)
+    return wanted
+
+
+_OTHER = "choose another --port, or leave it out to take a free one"
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do; it lets ports of closed connections be used, never a listening one.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _path(name: str) -> Path:
+    return engines_dir() / f"{name}.json"
+
+
+def _read(path: Path) -> Engine | None:
+    if not path.exists():
+        return None
+    try:
+        return msgspec.json.decode(read_bounded(path, _MAX_RECORD), type=Engine)
+    except msgspec.DecodeError as error:
+        raise EngineError(f"{path} is no record of an engine: {error}", hint="delete it") from None

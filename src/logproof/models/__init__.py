@@ -1,1 +1,0 @@
-"""Models: a Request goes in, a wire body goes out, and a checked Response comes back (client.py)."""

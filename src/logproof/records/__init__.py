@@ -1,1 +1,0 @@
-"""Durable records: the run store, content digests, packed columns, atomic files."""

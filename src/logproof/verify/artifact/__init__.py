@@ -1,0 +1,1 @@
+"""The artifact, one recorded inference: its fields, columns, files and signature."""

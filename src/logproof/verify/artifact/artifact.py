@@ -1,0 +1,362 @@
+"""The artifact: one recorded inference, as data that another party can check.
+
+Flow: capture or proxy build one and seal it; files (files.py) carry it; structure.py checks it; replay.py and the
+statistics read it. Ids decide; texts are comments. What is not known says so (None, "unknown", or a name in
+`unresolved`) and is never filled in. A record without ids is accepted and can only end inconclusive.
+
+Canonical form: UTF-8 JSON with sorted keys and no spaces, every float written as `float.hex()`, and each column of
+`positions` replaced by the SHA-256 of its little-endian bytes (zeros positive). The seal, and `sources` where it is
+empty, are left out. The digest is its SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from logproof.errors import ArtifactError
+from logproof.verify.artifact import columns as cols
+
+SCHEMA = "logproof-artifact/1"
+MAX_BYTES = 64 * 1024 * 1024
+"""Largest JSON document of one artifact that is read."""
+
+Mode = Literal["raw", "processed", "constrained", "unknown"]
+Origin = Literal["requester", "derived", "executor", "unknown"]
+Source = Literal["request", "protocol", "engine", "generation_config", "operator"]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all parts: unknown keys are refused."""
+
+
+class Producer(Record, frozen=True, kw_only=True):
+    """The program that wrote the artifact."""
+
+    name: str
+    version: str
+
+
+class ModelClaim(Record, frozen=True, kw_only=True):
+    """The claimed model. Digests are lower-case hex SHA-256. vocab_size: ids below it are valid.
+
+    eos_ids: ids that end a completion. None is unknown.
+    """
+
+    id: str
+    revision: str | None = None
+    weights_digest: str | None = None
+    tokenizer_digest: str | None = None
+    chat_template_digest: str | None = None
+    vocab_size: int | None = None
+    eos_ids: tuple[int, ...] | None = None
+
+
+class Numerics(Record, frozen=True, kw_only=True):
+    """Number formats as claimed: float32, bfloat16, float16, or the quantisation's own name. None: unknown."""
+
+    dtype: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    head_dtype: str | None = None
+
+
+class EngineClaim(Record, frozen=True, kw_only=True):
+    """The claimed engine. spec_decode, prefix_caching, batch_invariant: None is unknown."""
+
+    name: str | None = None
+    version: str | None = None
+    runner: str | None = None
+    device: str | None = None
+    batch_invariant: bool | None = None
+    spec_decode: bool | None = None
+    prefix_caching: bool | None = None
+
+
+class Claim(Record, frozen=True, kw_only=True):
+    """What the executor says it ran. sampler_profile: an id of profiles.py, None where not known."""
+
+    model: ModelClaim
+    numerics: Numerics = Numerics()
+    engine: EngineClaim = EngineClaim()
+    sampler_profile: str | None = None
+
+
+class Derivation(Record, frozen=True, kw_only=True):
+    """How a seed follows from the requester's nonce and the request id (`derive_seed`)."""
+
+    alg: Literal["sha256-31"]
+    nonce: str
+    id: str
+
+
+class Seed(Record, frozen=True, kw_only=True):
+    """A seed and who chose it. Only requester and a checked derivation bind the executor."""
+
+    value: int
+    origin: Origin
+    derivation: Derivation | None = None
+
+
+class Sampling(Record, frozen=True, kw_only=True):
+    """The effective values that the engine used, after its defaults. None is unresolved, for every field.
+
+    top_k 0 is off. structured_output: digest of the constraint, "" for none. logit_bias: id -> added logit.
+    sources: leaf -> where its value comes from: the request, the engine's protocol, the engine's own word about its
+    defaults, a generation config, or the operator's statement. A leaf without one does not say.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    bad_words: tuple[str, ...] | None = None
+    allowed_ids: tuple[int, ...] | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    stop_token_ids: tuple[int, ...] | None = None
+    ignore_eos: bool | None = None
+    structured_output: str | None = None
+    seed: Seed | None = None
+    sources: dict[str, Source] = {}
+
+    def unresolved(self) -> tuple[str, ...]:
+        """Names of the leaves whose effective value is not known. A seed may be absent without being unresolved."""
+        return tuple(f for f in self.__struct_fields__ if f != "seed" and getattr(self, f) is None)
+
+
+class Sent(Record, frozen=True, kw_only=True):
+    """The request as it left. body: the JSON body after redactions; redactions: JSON pointers that were blanked."""
+
+    dialect: str
+    path: str
+    body: object = None
+    redactions: tuple[str, ...] = ()
+
+
+class ChoiceRef(Record, frozen=True, kw_only=True):
+    """Which of n choices this is."""
+
+    n: int
+    index: int
+
+
+class LogprobsSpec(Record, frozen=True, kw_only=True):
+    """How the logprobs were recorded.
+
+    mode: raw (the model's own), processed (after temperature and cuts) or constrained (raw, over the tokens that a
+    grammar lets through). k: entries asked a position.
+    format: float32, or fixed with `denominator` steps a nat. step: largest rounding error of a value against the
+    engine's own, in nats (0 where the engine's float32 is kept).
+    """
+
+    mode: Mode
+    k: int
+    format: Literal["float32", "fixed"]
+    denominator: int | None = None
+    step: float = 0.0
+
+
+class TokenIds(Record, frozen=True, kw_only=True):
+    """Ids that went in and came out. None: the source gave texts only. prompt_cut: ids dropped by the server."""
+
+    prompt_ids: tuple[int, ...] | None
+    completion_ids: tuple[int, ...] | None
+    prompt_cut: int | None = None
+
+
+class Positions(Record, frozen=True, kw_only=True):
+    """Columns over the completion's n tokens. sampled: logprob of each token, None unreported.
+
+    ids, logprobs: the recorded best entries of each position. kept: size of the sampling support, if told.
+    """
+
+    sampled: tuple[float | None, ...]
+    ids: tuple[tuple[int, ...], ...]
+    logprobs: tuple[tuple[float, ...], ...]
+    kept: tuple[int, ...] | None = None
+
+
+class Usage(Record, frozen=True, kw_only=True):
+    """Token counts as reported. None is unreported."""
+
+    prompt: int | None = None
+    completion: int | None = None
+
+
+class End(Record, frozen=True, kw_only=True):
+    """How the completion ended. finish_reason: the wire's word. stop_reason: matched stop string or id, if told."""
+
+    finish_reason: str | None
+    stop_reason: str | int | None = None
+    usage: Usage = Usage()
+
+
+class Provenance(Record, frozen=True, kw_only=True):
+    """Where the record comes from. Digests: SHA-256 hex over the exact bytes of request and reply.
+
+    endpoint holds no user name, key or query. chunks: events of a streamed reply.
+    """
+
+    endpoint: str
+    request_sha256: str | None = None
+    response_sha256: str | None = None
+    streamed: bool = False
+    chunks: int | None = None
+    fingerprint: str | None = None
+    served_model: str | None = None
+    text: str | None = None
+
+
+class Signature(Record, frozen=True, kw_only=True):
+    """An ed25519 signature over the digest's 32 bytes. key_id: hex of the public key. value: hex."""
+
+    alg: Literal["ed25519"]
+    key_id: str
+    value: str
+
+
+class Seal(Record, frozen=True, kw_only=True):
+    """SHA-256 of the canonical form, hex, and an optional signature."""
+
+    digest: str
+    signature: Signature | None = None
+
+
+class Artifact(Record, frozen=True, kw_only=True):
+    """One recorded inference. created_at: RFC 3339 in UTC. positions: None where no logprobs were recorded."""
+
+    schema: Literal["logproof-artifact/1"]
+    artifact_id: str
+    created_at: str
+    producer: Producer
+    claim: Claim
+    request: Sent
+    sampling: Sampling
+    choice: ChoiceRef
+    logprobs: LogprobsSpec | None
+    tokens: TokenIds
+    positions: Positions | None
+    end: End
+    provenance: Provenance
+    seal: Seal | None = None
+
+
+def columns(artifact: Artifact) -> cols.Columns:
+    """The artifact's positions as arrays. Raises ArtifactError where ids or logprobs were not recorded."""
+    ids, rows = artifact.tokens.completion_ids, artifact.positions
+    if ids is None or rows is None:
+        raise ArtifactError("this artifact holds no token ids or no logprobs", hint="it can be stored, not replayed")
+    try:
+        return cols.make(ids, rows.sampled, rows.ids, rows.logprobs)
+    except ValueError as error:
+        raise ArtifactError(f"artifact columns do not fit together: {error}") from None
+
+
+def decode(data: bytes | str) -> Artifact:
+    """One artifact from JSON. Raises ArtifactError: too large, not JSON, unknown or missing keys, wrong types."""
+    if len(data) > MAX_BYTES:
+        raise ArtifactError(f"artifact of {len(data)} bytes; the limit is {MAX_BYTES}")
+    try:
+        return msgspec.json.decode(data, type=Artifact)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ArtifactError(f"artifact is malformed: {error}") from None
+
+
+def encode(artifact: Artifact) -> bytes:
+    """The artifact as one line of JSON."""
+    return msgspec.json.encode(artifact)
+
+
+def json_schema() -> dict[str, object]:
+    """JSON Schema (2020-12) of an artifact."""
+    schema: dict[str, object] = msgspec.json.schema(Artifact, schema_hook=_any_json)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **schema}
+
+
+def _any_json(kind: type) -> dict[str, object]:
+    """Schema of a field that holds any JSON value."""
+    if kind is not object:
+        raise NotImplementedError(kind)
+    return {"description": "any JSON value"}
+
+
+def canonical(artifact: Artifact) -> bytes:
+    """The canonical form described above. Raises ArtifactError for a non-finite number or an id beyond 64 bits."""
+    body = msgspec.to_builtins(artifact)
+    del body["seal"]
+    if not artifact.sampling.sources:
+        del body["sampling"]["sources"]
+    if artifact.positions is not None:
+        body["positions"] = _column_digests(artifact.positions)
+    return json.dumps(_plain(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest(artifact: Artifact) -> str:
+    """SHA-256 hex of the canonical form."""
+    return hashlib.sha256(canonical(artifact)).hexdigest()
+
+
+def seal(artifact: Artifact) -> Artifact:
+    """The artifact with its digest, unsigned."""
+    return msgspec.structs.replace(artifact, seal=Seal(digest=digest(artifact)))
+
+
+def derive_seed(nonce: str, request_id: str) -> int:
+    """Seed in 0 .. 2**31 - 1 that neither side can choose alone.
+
+    The low 31 bits of SHA-256 over the domain tag and both texts, each preceded by its byte length as eight
+    big-endian bytes.
+    """
+    parts = [b"logproof-seed", nonce.encode(), request_id.encode()]
+    framed = b"".join(len(p).to_bytes(8, "big") + p for p in parts)
+    return int.from_bytes(hashlib.sha256(framed).digest(), "big") & 0x7FFFFFFF
+
+
+def seed_is_bound(seed: Seed | None) -> bool:
+    """Whether the executor could not have chosen the seed: the requester's own, or a derivation that checks."""
+    if seed is None or seed.origin not in ("requester", "derived"):
+        return False
+    if seed.origin == "requester":
+        return True
+    return seed.derivation is not None and derive_seed(seed.derivation.nonce, seed.derivation.id) == seed.value
+
+
+def _column_digests(rows: Positions) -> dict[str, object]:
+    try:
+        flat = {
+            "sampled": np.array([np.nan if v is None else v for v in rows.sampled], "<f8") + 0.0,
+            "widths": np.array([len(r) for r in rows.ids], "<i8"),
+            "ids": np.array([t for r in rows.ids for t in r], "<i8"),
+            "logprobs": np.array([v for r in rows.logprobs for v in r], "<f8") + 0.0,
+            "kept": np.array(rows.kept or (), "<i8"),
+        }
+    except OverflowError:
+        raise ArtifactError("a token id does not fit 64 bits") from None
+    return {name: hashlib.sha256(column.tobytes()).hexdigest() for name, column in flat.items()}
+
+
+_SAME = {str, int, bool, type(None)}
+"""Types that stay as they are; named so that thousands of ids cost no call each."""
+
+
+def _plain(value: object) -> object:
+    """JSON values with floats as hexadecimal strings."""
+    if isinstance(value, dict):
+        return {k: v if type(v) in _SAME else _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [v if type(v) in _SAME else _plain(v) for v in value]
+    if isinstance(value, float):
+        if not np.isfinite(value):
+            raise ArtifactError("an artifact holds a number that is not finite")
+        return value.hex()
+    return value

@@ -1,0 +1,84 @@
+"""ed25519 seals on artifacts, through the optional package `cryptography`.
+
+A signature says which key sealed the record, nothing about whether the record is honest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+import msgspec
+
+from logproof.errors import ArtifactError, UsageError
+from logproof.verify.artifact.artifact import Artifact, Seal, Signature, digest
+
+KEY_BYTES = 32
+
+
+class _Public(Protocol):
+    def verify(self, signature: bytes, data: bytes) -> None: ...
+    def public_bytes_raw(self) -> bytes: ...
+
+
+class _Private(Protocol):
+    def sign(self, data: bytes) -> bytes: ...
+    def public_key(self) -> _Public: ...
+
+
+class _PrivateFactory(Protocol):
+    def from_private_bytes(self, data: bytes) -> _Private: ...
+
+
+class _PublicFactory(Protocol):
+    def from_public_bytes(self, data: bytes) -> _Public: ...
+
+
+class _Library(Protocol):
+    Ed25519PrivateKey: _PrivateFactory
+    Ed25519PublicKey: _PublicFactory
+
+
+def _library() -> _Library:
+    try:
+        module = importlib.import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
+    except ImportError:
+        raise UsageError("signing needs the package `cryptography`", hint="pip install cryptography") from None
+    return cast(_Library, module)
+
+
+def sign(artifact: Artifact, private_key: bytes) -> Artifact:
+    """The artifact with a signed seal. private_key: 32 raw bytes.
+
+    Raises UsageError where the key has another length or the package is missing.
+    """
+    if len(private_key) != KEY_BYTES:
+        raise UsageError(f"an ed25519 private key has {KEY_BYTES} bytes, this one {len(private_key)}")
+    key = _library().Ed25519PrivateKey.from_private_bytes(private_key)
+    value = digest(artifact)
+    signature = Signature(
+        alg="ed25519",
+        key_id=key.public_key().public_bytes_raw().hex(),
+        value=key.sign(bytes.fromhex(value)).hex(),
+    )
+    return msgspec.structs.replace(artifact, seal=Seal(digest=value, signature=signature))
+
+
+def check_signature(artifact: Artifact) -> str:
+    """The public key (hex) that signed the artifact's present content.
+
+    Raises ArtifactError: no signature, a digest that is not the content's, a signature that does not fit.
+    """
+    if artifact.seal is None or artifact.seal.signature is None:
+        raise ArtifactError("this artifact is not signed")
+    if artifact.seal.digest != digest(artifact):
+        raise ArtifactError("the seal's digest is not the digest of the content")
+    signature = artifact.seal.signature
+    library = _library()
+    invalid = importlib.import_module("cryptography.exceptions").InvalidSignature
+    try:
+        public = library.Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature.key_id))
+        public.verify(bytes.fromhex(signature.value), bytes.fromhex(artifact.seal.digest))
+    except (ValueError, invalid):
+        raise ArtifactError("the signature does not fit the content and key") from None
+    return signature.key_id

@@ -1,0 +1,1 @@
+"""Audits: records of one provider, verified until the evidence settles."""

@@ -1,0 +1,116 @@
+"""Audit: capture a budgeted set of prompts from a provider, verify each on a trusted engine, stop when settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from logproof.client.connect import Connection
+from logproof.verify.artifact.artifact import Artifact, Claim
+from logproof.verify.audit.evidence import Audit, Session, add, add_failure, headline
+from logproof.verify.audit.explain import explained
+from logproof.verify.checks import recorded
+from logproof.verify.judge import Replay, ReplayFailure, judge
+from logproof.verify.policy import Policy
+from logproof.verify.record.capture import Pins, Prompt, capture
+from logproof.verify.replay.replay import Asked, replay
+from logproof.verify.verdict import Verdict
+
+
+class Verified(msgspec.Struct, frozen=True, eq=False):
+    """One artifact with its replay and verdict; what the report draws."""
+
+    prompt: str
+    artifact: Artifact
+    replay: Replay | ReplayFailure | None
+    verdict: Verdict
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """Provider under audit and trusted engine, open connections."""
+
+    provider: Connection
+    trusted: Connection
+
+
+async def verify(
+    trusted: Connection,
+    artifact: Artifact,
+    policy: Policy | None,
+    method: Asked = "auto",
+    *,
+    repeats: int = 1,
+    fill: bool = False,
+    explain: bool = False,
+) -> tuple[Replay | ReplayFailure | None, Verdict]:
+    """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
+
+    method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
+    failed, try other prompts (counterfactual.py), at one more replay each.
+    Raises AuthError, ModelNotFound, UsageError: the caller's matters.
+    """
+    answer = None
+    if recorded.check(artifact).replayable:
+        preferred = None if policy is None else policy.method
+        answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
+    verdict = judge(artifact, answer, policy, datetime.now(UTC))
+    if explain and isinstance(answer, Replay) and policy is not None:
+        verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
+    return answer, verdict
+
+
+async def audit(
+    sides: Sides,
+    prompts: Sequence[Prompt],
+    pins: Pins,
+    claim: Claim,
+    policy: Policy,
+    *,
+    method: Asked = "auto",
+    concurrency: int = 4,
+    stop_early: bool = True,
+    told: Callable[[Verified, Session], None] = lambda verified, session: None,
+) -> tuple[Audit, list[Verified]]:
+    """Audit a provider. Raises what Client.call raises on either side.
+
+    stop_early: end once the claim is rejected. told: called after each request.
+    """
+    started = datetime.now(UTC)
+    session, done = Session(level=policy.level), list[Verified]()
+    async for one in capture(sides.provider, prompts, pins, claim, concurrency=concurrency):
+        if one.artifact is None:
+            session = add_failure(session, one.prompt.id, f"the provider failed: {one.error}")
+            continue
+        answer, verdict = await verify(sides.trusted, one.artifact, policy, method)
+        done.append(Verified(one.prompt.id, one.artifact, answer, verdict))
+        key = evidence_key(one.artifact)
+        session = add(session, one.prompt.id, key, verdict, exact=policy.exact is not None)
+        told(done[-1], session)
+        if stop_early and session.settled:
+            break
+    return _audit(sides, claim, policy, session, done, started), done
+
+
+def evidence_key(artifact: Artifact) -> str:
+    """What makes evidence fresh: prompt and seed. Greedy or unseeded answers to one prompt count once."""
+    seed = artifact.sampling.seed
+    return msgspec.json.encode((artifact.tokens.prompt_ids, None if seed is None else seed.value)).decode()
+
+
+def _audit(
+    sides: Sides, claim: Claim, policy: Policy, session: Session, done: Sequence[Verified], started: datetime
+) -> Audit:
+    return Audit(
+        schema="logproof-audit/1",
+        provider=sides.provider.endpoint.display,
+        trusted=sides.trusted.endpoint.display,
+        model=claim.model.id,
+        started_at=started.isoformat(timespec="seconds"),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        policy_digest=policy.digest,
+        fingerprint=done[-1].artifact.provenance.fingerprint if done else None,
+        session=session,
+        headline=headline(session),
+    )

@@ -1,0 +1,1 @@
+"""Calibration: honest pairs from live engines become a policy."""

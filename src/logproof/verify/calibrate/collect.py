@@ -1,0 +1,156 @@
+"""Honest pairs from live engines, for calibration.py: captures at several concurrencies, each replayed.
+
+The executor's endpoint may be the trusted one itself (then the policy knows the noise of batches and of decode against
+prefill) or another honest engine. Repeats of the first replays, cold one included, give the noise floor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from logproof.client.connect import Connection
+from logproof.errors import EngineError, UsageError
+from logproof.parallel import in_order
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.artifact import Artifact, Claim
+from logproof.verify.calibrate.fit import Honest
+from logproof.verify.checks import recorded as offline
+from logproof.verify.judge import Replay, ReplayFailure
+from logproof.verify.policy import NoiseFloor
+from logproof.verify.record.capture import Captured, Pins, Prompt, capture
+from logproof.verify.replay.replay import Asked, replay
+from logproof.verify.stats.distance import max_abs, pair
+
+FLOOR_ARTIFACTS = 4
+"""Artifacts whose replay is repeated for the noise floor."""
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """Executor and verifier, open connections; they may be one."""
+
+    executor: Connection
+    verifier: Connection
+
+
+class Collected(msgspec.Struct, frozen=True, eq=False):
+    """Honest pairs, and what the engines failed on, one line each."""
+
+    pairs: tuple[Honest, ...]
+    failures: tuple[str, ...]
+
+
+MOST_FAILED = 0.1
+"""Share of failed calls above which there is no calibration."""
+
+
+async def collect(
+    sides: Sides,
+    prompts: Sequence[Prompt],
+    pins: Sequence[Pins],
+    claim: Claim,
+    *,
+    method: Asked = "auto",
+    concurrencies: Sequence[int] = (1, 4),
+    told: Callable[[int, int], None] = lambda done, total: None,
+) -> Collected:
+    """Capture each prompt once for each pins and concurrency, and replay it. told: called with (done, total).
+
+    Raises UsageError for no work, EngineError where more than MOST_FAILED of the calls fail, and what Client.call
+    raises.
+    """
+    total = len(prompts) * len(pins) * len(concurrencies)
+    if total == 0:
+        raise UsageError("nothing to calibrate with: no prompts, samplers or concurrencies")
+    found: list[Honest] = []
+    failures: list[str] = []
+    for limit in concurrencies:
+        for pin in pins:
+            captured = capture(sides.executor, prompts, _own_seeds(pin, limit), claim, concurrency=limit)
+            made = [c async for c in captured]
+            failures += [f"{c.prompt.id}: {c.error}" for c in made if c.artifact is None]
+            for one in await _replayed(sides.verifier, made, method, limit):
+                found.append(one) if isinstance(one, Honest) else failures.append(one)
+            told(len(found) + len(failures), total)
+    _refuse_many(failures, total)
+    return Collected(tuple(found), tuple(failures))
+
+
+def distinct(artifacts: Sequence[Artifact]) -> list[Artifact]:
+    """The artifacts in order, of equal digests the first: one sequence counted twice makes false rates."""
+    return list({art.digest(a): a for a in reversed(artifacts)}.values())[::-1]
+
+
+async def recorded(
+    verifier: Connection, artifacts: Sequence[Artifact], *, method: Asked = "auto", concurrency: int = 1
+) -> Collected:
+    """Replay honest artifacts that were recorded elsewhere, as on other hardware. Raises as `collect`."""
+    made = [(_prompt_of(a), a) for a in artifacts]
+    answers = await in_order([partial(_answer, verifier, a, method) for a in artifacts], concurrency)
+    found = [_pair(prompt, a, answer) for (prompt, a), answer in zip(made, answers, strict=True)]
+    failures = tuple(one for one in found if isinstance(one, str))
+    _refuse_many(failures, len(found))
+    return Collected(tuple(one for one in found if isinstance(one, Honest)), failures)
+
+
+def _prompt_of(artifact: Artifact) -> str:
+    """The prompt's id, unit of the split: as its seed was derived, else by its ids."""
+    seed = artifact.sampling.seed
+    if seed is not None and seed.derivation is not None:
+        return seed.derivation.id
+    return hashlib.sha256(repr(artifact.tokens.prompt_ids).encode()).hexdigest()
+
+
+def _pair(prompt: str, artifact: Artifact, answer: Replay | ReplayFailure) -> Honest | str:
+    return Honest(prompt, artifact, answer) if isinstance(answer, Replay) else f"{prompt}: {answer.detail}"
+
+
+def _refuse_many(failures: Sequence[str], total: int) -> None:
+    if len(failures) > MOST_FAILED * total:
+        raise EngineError(f"{len(failures)} of {total} honest calls failed, first {failures[0]}")
+
+
+def _own_seeds(pins: Pins, limit: int) -> Pins:
+    """Other seeds for each concurrency: the same text twice would count one sequence as two."""
+    return pins if pins.nonce is None else msgspec.structs.replace(pins, nonce=f"{pins.nonce}/{limit}")
+
+
+async def _replayed(verifier: Connection, made: Sequence[Captured], method: Asked, limit: int) -> list[Honest | str]:
+    """A pair, or why there is none, for each capture that succeeded."""
+    sound = [(c.prompt.id, c.artifact) for c in made if c.artifact is not None]
+    answers = await in_order([partial(_answer, verifier, a, method) for _, a in sound], limit)
+    return [_pair(prompt, artifact, answer) for (prompt, artifact), answer in zip(sound, answers, strict=True)]
+
+
+async def _answer(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay | ReplayFailure:
+    checked = offline.check(artifact)
+    bad = next((f for f in checked.findings if f.outcome == "fail"), None)
+    if bad is not None:
+        return ReplayFailure("engine_error", f"the record fails its own test {bad.test}: {bad.detail}")
+    if not checked.replayable:
+        return ReplayFailure("engine_error", "the record holds no ids or no logprobs")
+    return await replay(verifier, artifact, method, repeats=repeats)
+
+
+async def _sure(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay:
+    answer = await _answer(verifier, artifact, method, repeats)
+    if isinstance(answer, ReplayFailure):
+        raise EngineError(f"the trusted engine did not replay an honest artifact: {answer.detail}")
+    return answer
+
+
+async def noise_floor(verifier: Connection, pairs: Sequence[Honest], method: Asked = "auto") -> NoiseFloor:
+    """Repeat a few replays in sequence, then all of them at once, and report how far they differ."""
+    chosen = list(pairs)[:FLOOR_ARTIFACTS]
+    calm = [await _sure(verifier, p.artifact, method, repeats=3) for p in chosen]
+    jobs = [partial(_sure, verifier, p.artifact, method) for p in chosen * 2]
+    crowd = await in_order(jobs, len(jobs))
+    differ = [max_abs(pair(a.columns, b.columns)) for a, b in zip(calm * 2, crowd, strict=True)]
+    return NoiseFloor(
+        repeat=max((c.noise_floor or 0.0 for c in calm), default=None),
+        batch=max(differ, default=None),
+        spread=1 + sum(d > 0.0 for d in differ) if differ else None,
+    )

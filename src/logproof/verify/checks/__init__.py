@@ -1,0 +1,1 @@
+"""The tests of a verdict, one file each. Pure."""

@@ -1,0 +1,65 @@
+"""S0b: the lattice that a rounded logit leaves in recorded logprobs. Needs no model.
+
+Engines compute logits in the model's dtype. A bfloat16 logit of the usual magnitude is a multiple of 1/32, a
+float16 one of 1/256, so within a row all logprob differences are; after division by a temperature T they are
+multiples of that over T. This tells bfloat16 from float32, raw from processed, and finds T itself.
+Cannot see: models that scale or cap logits by other than powers of two, float32 heads, values recorded in steps
+that are not finer than the lattice, forged values that were put on the lattice. At T = 1 without cuts raw and
+processed are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from logproof.verify.artifact.columns import Columns
+
+STEPS = {"bfloat16": 2.0**-5, "float16": 2.0**-8}
+TOLERANCE = 1e-4
+"""How far a difference may lie off the lattice, nats."""
+
+
+def lattice_share(columns: Columns, step: float, temperature: float = 1.0, tolerance: float = TOLERANCE) -> float:
+    """Share of rows (0..1) whose differences, times temperature, are all multiples of `step`; NaN without such rows.
+
+    A row counts from two entries on. Above 0.95 for honest bfloat16 at 2**-5; about 0 for float32.
+    tolerance must be below step / 2, else every row fits: ValueError.
+    """
+    if tolerance >= step / 2:
+        raise ValueError(f"a tolerance of {tolerance} fits every row at step {step}")
+    present = columns.present
+    counted = present.sum(axis=1) >= 2
+    if not counted.any():
+        return float("nan")
+    values = np.where(present, columns.logprobs, columns.logprobs[:, :1])[counted]
+    gaps = (values - values[:, :1]) * temperature
+    off = np.abs(gaps - np.round(gaps / step) * step)
+    return float((off <= tolerance * max(1.0, temperature)).all(axis=1).mean())
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a lattice says. dtype: of the logits. temperature: by which they were divided; 1 is raw. share: of rows."""
+
+    dtype: str
+    temperature: float
+    share: float
+
+
+TEMPERATURES = tuple(round(0.05 * i, 2) for i in range(2, 41))
+"""Candidates: 0.1 to 2 in steps of 0.05. Off by 0.001 no row fits, so others have to be named."""
+
+
+def read(columns: Columns, temperatures: Sequence[float] = (), need: float = 0.95) -> Reading | None:
+    """The dtype and temperature under which at least `need` of the rows lie on a lattice; None where none fits.
+
+    Tried in this order: no temperature, the given ones, TEMPERATURES; the coarser dtype first.
+    """
+    for name, step in STEPS.items():
+        for t in (1.0, *temperatures, *TEMPERATURES):
+            share = lattice_share(columns, step, t)
+            if share >= need:
+                return Reading(name, t, share)
+    return None

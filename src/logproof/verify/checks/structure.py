@@ -1,0 +1,229 @@
+"""S0a: checks of an artifact against itself. No model, no engine, exact: an honest artifact never fails one.
+
+Each fault names the field and carries a reason: malformed, hash_mismatch, token_out_of_range, inconsistent_usage.
+Cannot see: anything that is wrong but consistent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from logproof.errors import ArtifactError
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact import signing
+from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions
+from logproof.verify.artifact.columns import Floats
+
+FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage"]
+SUM_SLACK = 1e-3
+"""How far listed probabilities may sum beyond 1."""
+MAX_WIDTH = 1024
+MAX_ID = 2**31 - 1
+MAX_CHOICES = 1 << 14
+"""Most choices of one request: vLLM's own limit."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One broken rule. where: field, with the position if there is one."""
+
+    reason: FaultReason
+    where: str
+    detail: str
+
+
+def faults(artifact: Artifact) -> list[Fault]:
+    """Every broken rule, in field order; empty for a sound artifact."""
+    checks = (_seal, _choice, _ids, _usage, _sampling, _spec, _rows)
+    return [fault for check in checks for fault in check(artifact)]
+
+
+def _bad(where: str, detail: str, reason: FaultReason = "malformed") -> Iterator[Fault]:
+    yield Fault(reason, where, detail)
+
+
+def _seal(a: Artifact) -> Iterator[Fault]:
+    if a.seal is None:
+        return
+    try:
+        if a.seal.digest != art.digest(a):
+            yield from _bad("seal.digest", "is not the digest of the content", "hash_mismatch")
+        elif a.seal.signature is not None:
+            signing.check_signature(a)
+    except ArtifactError as error:
+        yield from _bad("seal", error.message, "hash_mismatch")
+
+
+def _choice(a: Artifact) -> Iterator[Fault]:
+    if not (1 <= a.choice.n <= MAX_CHOICES and 0 <= a.choice.index < a.choice.n):
+        yield from _bad("choice", f"index {a.choice.index} of {a.choice.n} choices")
+
+
+def _ids(a: Artifact) -> Iterator[Fault]:
+    bound = a.claim.model.vocab_size
+    for name, ids in (("prompt_ids", a.tokens.prompt_ids), ("completion_ids", a.tokens.completion_ids)):
+        yield from _range(f"tokens.{name}", ids or (), bound)
+    if a.tokens.completion_ids is not None and not a.tokens.completion_ids:
+        yield from _bad("tokens.completion_ids", "is empty: nothing was produced")
+    if a.tokens.prompt_ids is not None and not a.tokens.prompt_ids:
+        yield from _bad("tokens.prompt_ids", "is empty: a completion follows from something")
+    if bound is not None and not 1 <= bound <= MAX_ID + 1:
+        yield from _bad("claim.model.vocab_size", f"is {bound}")
+
+
+def _range(where: str, ids: Sequence[int], bound: int | None) -> Iterator[Fault]:
+    top = MAX_ID if bound is None else min(MAX_ID, bound - 1)
+    if ids and not (min(ids) >= 0 and max(ids) <= top):
+        first = next(i for i, t in enumerate(ids) if not 0 <= t <= top)
+        yield Fault("token_out_of_range", f"{where}[{first}]", f"{ids[first]} is not in 0..{top}")
+
+
+def _usage(a: Artifact) -> Iterator[Fault]:
+    pairs = (
+        ("prompt", a.end.usage.prompt, a.tokens.prompt_ids),
+        ("completion", a.end.usage.completion, a.tokens.completion_ids),
+    )
+    for name, told, ids in pairs:
+        if told is not None and ids is not None and told != len(ids):
+            yield Fault("inconsistent_usage", f"end.usage.{name}", f"says {told}, {len(ids)} ids are recorded")
+
+
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "temperature": (0.0, math.inf),
+    "top_p": (0.0, 1.0),
+    "top_k": (0, MAX_ID),
+    "min_p": (0.0, 1.0),
+    "min_tokens": (0, MAX_ID),
+    "max_tokens": (1, MAX_ID),
+    "frequency_penalty": (-math.inf, math.inf),
+    "presence_penalty": (-math.inf, math.inf),
+    "repetition_penalty": (0.0, math.inf),
+}
+
+
+def _sampling(a: Artifact) -> Iterator[Fault]:
+    for name, (low, high) in _BOUNDS.items():
+        value = getattr(a.sampling, name)
+        if value is not None and not (math.isfinite(value) and low <= value <= high):
+            yield from _bad(f"sampling.{name}", f"{value} is not in {low}..{high}")
+    if any(not (k.isdecimal() and math.isfinite(v)) for k, v in (a.sampling.logit_bias or {}).items()):
+        yield from _bad("sampling.logit_bias", "has a key that is no token id, or a value that is not finite")
+    odd = [name for name in a.sampling.sources if name in (*a.sampling.unresolved(), "seed", "sources")]
+    odd += [name for name in a.sampling.sources if name not in a.sampling.__struct_fields__]
+    if odd:
+        yield from _bad("sampling.sources", f"names {odd[0]}, which has no value")
+    if a.sampling.top_p == 0.0:
+        yield from _bad("sampling.top_p", "is 0: no token may be drawn")
+    seed = a.sampling.seed
+    if seed is not None and seed.origin == "derived" and not art.seed_is_bound(seed):
+        yield from _bad("sampling.seed", "does not follow from its derivation")
+
+
+def _spec(a: Artifact) -> Iterator[Fault]:
+    if (a.logprobs is None) != (a.positions is None):
+        yield from _bad("logprobs", "and positions are given together or not at all")
+    spec = a.logprobs
+    if spec is None:
+        return
+    if not 0 <= spec.k <= MAX_WIDTH:
+        yield from _bad("logprobs.k", f"{spec.k} is not in 0..{MAX_WIDTH}")
+    if (spec.format == "fixed") != (spec.denominator is not None) or (spec.denominator or 1) < 1:
+        yield from _bad("logprobs.denominator", "goes with the fixed format, at least 1")
+    if not (math.isfinite(spec.step) and 0.0 <= spec.step <= 0.5):
+        yield from _bad("logprobs.step", f"{spec.step} is not in 0..0.5 nat")
+
+
+def _rows(a: Artifact) -> Iterator[Fault]:
+    rows, spec = a.positions, a.logprobs
+    if rows is None or spec is None:
+        return
+    n = len(a.tokens.completion_ids) if a.tokens.completion_ids is not None else len(rows.sampled)
+    sizes = {"sampled": len(rows.sampled), "ids": len(rows.ids), "logprobs": len(rows.logprobs)}
+    if rows.kept is not None:
+        sizes["kept"] = len(rows.kept)
+    wrong = {name: size for name, size in sizes.items() if size != n}
+    if wrong:
+        yield from _bad("positions", f"{n} tokens, but {wrong}")
+        return
+    sound = _values_sound(rows, spec)
+    for i in range(n):
+        yield from _row(a, rows, spec, i, sound=sound)
+
+
+def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int, *, sound: bool) -> Iterator[Fault]:
+    """Faults of one position. sound: its values are known to have none."""
+    ids, values, where = rows.ids[i], rows.logprobs[i], f"positions[{i}]"
+    if len(ids) != len(values):
+        yield from _bad(where, f"{len(ids)} ids and {len(values)} logprobs")
+        return
+    yield from _range(f"{where}.ids", ids, a.claim.model.vocab_size)
+    if len(set(ids)) != len(ids):
+        yield from _bad(f"{where}.ids", "holds an id twice")
+    yield from _width(where, len(ids), spec, None if rows.kept is None else rows.kept[i])
+    if not sound:
+        yield from _values(where, values, rows.sampled[i], spec)
+    yield from _drawn(where, a, rows, i)
+
+
+def _width(where: str, width: int, spec: LogprobsSpec, kept: int | None) -> Iterator[Fault]:
+    """Short rows only where fewer tokens were kept; wide rows only by engine ties, which double a row at most."""
+    least = spec.k if kept is None else min(spec.k, kept)
+    if kept is not None and kept < 1:
+        yield from _bad(f"{where}.kept", f"is {kept}")
+    if width < least:
+        yield from _bad(f"{where}.ids", f"has {width} entries, {least} were asked")
+    if width > 2 * spec.k + 1:
+        yield from _bad(f"{where}.ids", f"has {width} entries, {spec.k} were asked")
+
+
+def _values_sound(rows: Positions, spec: LogprobsSpec) -> bool:
+    """Whether `_values` would find nothing in any row: all at once, as nearly all artifacts are sound."""
+    widths = [len(row) for row in rows.logprobs]
+    listed = np.array([v for row in rows.logprobs for v in row], np.float64)
+    every = np.concatenate((listed, np.array([v for v in rows.sampled if v is not None], np.float64)))
+    if not (np.isfinite(every).all() and (every <= spec.step + 1e-6).all() and (every > -9000.0).all()):
+        return False
+    mass = np.bincount(np.repeat(np.arange(len(widths)), widths), np.exp(np.minimum(listed, 0.0)))
+    return bool(mass.max(initial=0.0) < _most_mass(spec) * (1.0 - 1e-12)) and _in_format(every, spec)
+
+
+def _most_mass(spec: LogprobsSpec) -> float:
+    """What listed probabilities may sum to, the rounding of each value included; steps above 0.5 are a fault apart."""
+    return (1.0 + SUM_SLACK) * math.exp(min(spec.step, 0.5))
+
+
+def _values(where: str, values: Sequence[float], sampled: float | None, spec: LogprobsSpec) -> Iterator[Fault]:
+    every = list(values) if sampled is None else [*values, sampled]
+    if not all(map(math.isfinite, every)):
+        yield from _bad(f"{where}.logprobs", "is not finite; a token that cannot occur is left out")
+        return
+    if any(v > spec.step + 1e-6 for v in every):
+        yield from _bad(f"{where}.logprobs", f"{max(every)} is above 0")
+    if any(v <= -9000.0 for v in every):
+        yield from _bad(f"{where}.logprobs", "holds a filler value; a token that cannot occur is left out")
+    if math.fsum(math.exp(min(v, 0.0)) for v in values) > _most_mass(spec):
+        yield from _bad(f"{where}.logprobs", "sum to more than 1 as probabilities")
+    if not _in_format(every, spec):
+        yield from _bad(f"{where}.logprobs", f"holds a value that is not in {spec.format} format")
+
+
+def _in_format(values: Sequence[float] | Floats, spec: LogprobsSpec) -> bool:
+    array = np.asarray(values, np.float64)
+    if spec.format == "float32":
+        with np.errstate(over="ignore"):
+            return bool(np.array_equal(array.astype(np.float32).astype(np.float64), array))
+    return bool(np.array_equal(np.round(array * (spec.denominator or 1)) / (spec.denominator or 1), array))
+
+
+def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[Fault]:
+    """The sampled logprob equals its entry, where the row lists the sampled token."""
+    if a.tokens.completion_ids is None or rows.sampled[i] is None:
+        return
+    drawn = a.tokens.completion_ids[i]
+    listed = next((v for t, v in zip(rows.ids[i], rows.logprobs[i], strict=True) if t == drawn), None)
+    if listed is not None and listed != rows.sampled[i]:
+        yield from _bad(f"{where}.sampled", f"{rows.sampled[i]}, but the row lists {listed} for this token")

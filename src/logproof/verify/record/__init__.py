@@ -1,0 +1,1 @@
+"""Records: from own calls, or from exchanges that somebody else had, to artifacts."""

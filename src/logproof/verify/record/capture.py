@@ -1,0 +1,262 @@
+"""Capture: own calls to an endpoint with every sampling leaf pinned, recorded as artifacts.
+
+A leaf that the wire cannot carry stays unresolved in the artifact, and the verdict will say so. Seeds are derived from
+a nonce and the prompt's id, so that neither side chose them alone. Nothing typed by a user is retokenised here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+
+from logproof.client.client import lower
+from logproof.client.connect import Connection
+from logproof.errors import (
+    BadReply,
+    ContentFiltered,
+    ContextOverflow,
+    DatasetError,
+    EndpointError,
+    ServerFault,
+    UsageError,
+)
+from logproof.ir.message import Role, text_message
+from logproof.ir.request import STRUCTURED, Input, Output, Request, Scoring
+from logproof.ir.request import Sampling as AskedSampling
+from logproof.parallel import each_in_order
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact import grammar
+from logproof.verify.artifact.artifact import Artifact, Claim, Sampling
+from logproof.verify.record.build import Setting, from_call
+from logproof.verify.record.defaults import Defaults, resolve
+from logproof.verify.stats.support import Sampler
+
+MAX_PROMPTS_BYTES = 64 << 20
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One prompt. id: unique in its file; seeds and pairing follow it. Exactly one input form is set.
+
+    output: what constrains its completion, if anything; the logprobs are then those under that grammar.
+    where: file and line that it was read from, for messages.
+    """
+
+    id: str
+    input: Input
+    output: Output = Output()
+    where: str | None = None
+
+
+class _Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    role: Role
+    content: str
+
+
+class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str | None = None
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    messages: tuple[_Turn, ...] | None = None
+    output: dict[str, object] | None = None
+
+
+def prompts(data: bytes, name: str = "prompts") -> list[Prompt]:
+    """Prompts of a JSON-lines file: {"text"}, {"token_ids"} or {"messages"} a line, with an optional "id".
+
+    An optional "output" constrains the completion: one of json_schema, json_object, regex, choice, grammar.
+    Raises DatasetError naming the line: malformed, several or no inputs or constraints, an id twice; UsageError for an
+    empty or huge file.
+    """
+    if len(data) > MAX_PROMPTS_BYTES:
+        raise UsageError(f"{name} has {len(data)} bytes; the limit is {MAX_PROMPTS_BYTES}")
+    found: dict[str, Prompt] = {}
+    for number, line in enumerate(data.splitlines(), start=1):
+        if line.strip():
+            prompt = _prompt(line, f"{name}:{number}", number)
+            if prompt.id in found:
+                raise DatasetError(f"{name}:{number}: the id {prompt.id!r} occurs twice")
+            found[prompt.id] = prompt
+    if not found:
+        raise UsageError(f"{name} holds no prompt", hint='one JSON object a line, such as {"text": "Once upon a time"}')
+    return list(found.values())
+
+
+def _prompt(line: bytes, where: str, number: int) -> Prompt:
+    try:
+        row = msgspec.json.decode(line, type=_Row)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(f"{where}: {error}") from None
+    given = [v for v in (row.text, row.token_ids, row.messages) if v]
+    if len(given) != 1:
+        raise DatasetError(f"{where}: exactly one of text, token_ids, messages, not empty, is needed")
+    turns = tuple(text_message(t.role, t.content) for t in row.messages or ()) or None
+    asked = Input(text=row.text or None, token_ids=row.token_ids or None, messages=turns)
+    return Prompt(row.id or str(number), asked, _output(row.output, where), where)
+
+
+def _output(told: dict[str, object] | None, where: str) -> Output:
+    if told is None:
+        return Output()
+    if len(told) != 1 or not told.keys() <= set(STRUCTURED):
+        raise DatasetError(f"{where}: output takes exactly one of {', '.join(STRUCTURED)}")
+    try:
+        return msgspec.convert(told, Output)
+    except msgspec.ValidationError as error:
+        raise DatasetError(f"{where}: output: {error}") from None
+
+
+class Pins(msgspec.Struct, frozen=True, kw_only=True):
+    """What every call asks for. k: width of the recorded rows. nonce: seeds derive from it; None asks for no seed.
+
+    defaults: what the endpoint takes for leaves that its wire cannot carry, as far as an operator states it.
+    """
+
+    sampler: Sampler = Sampler(1.0)
+    max_tokens: int = 128
+    k: int = 20
+    nonce: str | None = None
+    ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
+    denominator: int | None = None
+    defaults: Defaults = Defaults()
+
+
+BATCH = 64
+"""Prompts whose artifacts are given out together."""
+VLLM_OPTIONS = {"repetition_penalty": 1.0, "min_tokens": 0, "stop_token_ids": []}
+SGLANG_OPTIONS = {"repetition_penalty": 1.0, "min_new_tokens": 0, "stop_token_ids": []}
+
+
+def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[Request, Sampling]:
+    """The request, and its sampling as the artifact states it; what the endpoint cannot pin stays unresolved."""
+    engine = connection.facts.engine
+    seed = None if pins.nonce is None else art.derive_seed(pins.nonce, prompt.id)
+    native = engine in ("vllm", "sglang")
+    asked = AskedSampling(
+        max_tokens=pins.max_tokens,
+        temperature=pins.sampler.temperature,
+        top_p=pins.sampler.top_p,
+        top_k=_top_k(pins, engine),
+        seed=seed,
+        stop=pins.stop,
+        n=1,
+        frequency_penalty=0.0,
+        presence_penalty=0.0,
+    )
+    options = _options(pins, engine)
+    request = Request(
+        connection.model,
+        prompt.input,
+        sampling=asked,
+        scoring=Scoring(sampled=pins.k),
+        output=prompt.output,
+        options=options,
+    )
+    known = tuple(_pinned(connection.facts.engine))
+    derivation = None if pins.nonce is None else art.Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
+    told = Sampling(
+        temperature=pins.sampler.temperature,
+        top_p=pins.sampler.top_p,
+        top_k=pins.sampler.top_k if native else None,
+        min_p=pins.sampler.min_p if native else None,
+        frequency_penalty=0.0,
+        presence_penalty=0.0,
+        repetition_penalty=1.0 if native else None,
+        logit_bias={},
+        bad_words=() if native else None,
+        allowed_ids=() if native else None,
+        min_tokens=0 if native else None,
+        max_tokens=pins.max_tokens,
+        stop=pins.stop,
+        stop_token_ids=() if native else None,
+        ignore_eos=pins.ignore_eos if native else None,
+        structured_output="",
+        seed=None if seed is None else art.Seed(value=seed, origin="derived", derivation=derivation),
+        sources={**dict.fromkeys(known, "request"), **dict.fromkeys(("logit_bias", *_FIXED[native]), "protocol")},
+    )
+    return request, resolve(told, pins.defaults)
+
+
+_FIXED: dict[bool, tuple[str, ...]] = {True: ("bad_words", "allowed_ids"), False: ()}
+"""By whether the engine is vLLM or SGLang: what their protocols take as empty where a request does not name it."""
+
+
+def _pinned(engine: str | None) -> tuple[str, ...]:
+    """Leaves that a capture writes into its requests."""
+    everywhere = ("temperature", "top_p", "max_tokens", "stop", "frequency_penalty", "presence_penalty")
+    native = ("top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos")
+    return (*everywhere, *native) if engine in ("vllm", "sglang") else everywhere
+
+
+def _top_k(pins: Pins, engine: str | None) -> int | None:
+    """0 is off; vLLM and SGLang write that as -1 where a model's own default might be on."""
+    if engine not in ("vllm", "sglang"):
+        return pins.sampler.top_k or None
+    return pins.sampler.top_k or -1
+
+
+def _options(pins: Pins, engine: str | None) -> dict[str, object]:
+    base = {"vllm": VLLM_OPTIONS, "sglang": SGLANG_OPTIONS}.get(engine or "")
+    if base is None:
+        return {}
+    return {**base, "min_p": pins.sampler.min_p, "ignore_eos": pins.ignore_eos}
+
+
+class Captured(msgspec.Struct, frozen=True, eq=False):
+    """One prompt's artifact, or the error of an endpoint that failed on it."""
+
+    prompt: Prompt
+    artifact: Artifact | None
+    error: EndpointError | None = None
+
+
+async def capture(
+    connection: Connection, given: Sequence[Prompt], pins: Pins, claim: Claim, *, concurrency: int = 4
+) -> AsyncIterator[Captured]:
+    """The prompts in order, at most `concurrency` calls in flight; a prompt that the endpoint fails on says so.
+
+    Raises UsageError kinds naming the prompt's line before anything is sent, for a request that is invalid or that the
+    dialect refuses; and what Client.call raises for faults that are not one prompt's: keys, model, an unreachable
+    endpoint.
+    """
+    for prompt in given:
+        _check(connection, prompt, pins)
+    for start in range(0, len(given), BATCH):
+        some = given[start : start + BATCH]
+        async for one in each_in_order([partial(_tried, connection, p, pins, claim) for p in some], concurrency):
+            yield one
+
+
+def _check(connection: Connection, prompt: Prompt, pins: Pins) -> None:
+    """Raise what lowering its request raises: a later prompt's fault must not cost what the ones before it gave."""
+    client = connection.client
+    try:
+        lower(pinned_request(prompt, pins, connection)[0], client.dialect, client.facts, client.drop)
+    except UsageError as error:
+        error.message = f"{prompt.where or prompt.id}: {error.message}"
+        raise
+
+
+async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Captured:
+    try:
+        return Captured(prompt, await capture_one(connection, prompt, pins, claim))
+    except (BadReply, ContextOverflow, ServerFault, ContentFiltered) as error:
+        return Captured(prompt, None, error)
+
+
+async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Artifact:
+    """One artifact. Raises what Client.call raises."""
+    request, sampling = pinned_request(prompt, pins, connection)
+    call = await connection.client.call(request)
+    constraint = grammar.digest(msgspec.json.decode(call.wire.body))
+    setting = Setting(
+        claim=claim,
+        sampling=msgspec.structs.replace(sampling, structured_output=constraint),
+        k=pins.k,
+        endpoint=connection.endpoint.display,
+        denominator=pins.denominator,
+    )
+    return from_call(call, setting, datetime.now(UTC))[0]

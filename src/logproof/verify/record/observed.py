@@ -1,0 +1,268 @@
+"""From an exchange that somebody else had with an engine to artifacts: what the recording proxy saw. Pure.
+
+The client chose the request, so a leaf that it left out is resolved only where the engine's own protocol fixes it or
+its defaults are known (defaults.py). A reply is read by the same dialects, with the same checks, as logproof's own
+calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from logproof.client.client import Call
+from logproof.dialects import reply_checks
+from logproof.dialects.dialect import Dialect
+from logproof.dialects.registry import get_dialect
+from logproof.errors import ArtifactError
+from logproof.http.exchange import SseEvent, WireReply, WireRequest
+from logproof.http.sse import SseParser
+from logproof.ir.facts import Facts
+from logproof.ir.request import Input, LogprobsMode, Output, Replay, Request, Scoring
+from logproof.ir.request import Sampling as AskedSampling
+from logproof.ir.response import Choice, Response
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact import grammar
+from logproof.verify.artifact.artifact import Artifact, Claim, Sampling, Source
+from logproof.verify.record.build import Setting, from_call
+from logproof.verify.record.defaults import Defaults, resolve
+
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+BLANK = "[redacted]"
+"""What stands in a body for a credential."""
+_ANY_TEXT = Output(regex=r"[\s\S]*")
+"""Stands for any constraint: its logprobs are masked, its text is not judged here."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One exchange. path: below the root. body: the request as the engine got it, credentials blanked. reply: the
+    reply's bytes, of a stream every byte. width: entries a position that are certain and keyed by id, None where no
+    logprobs were asked. when: its start. Digests are over the bytes before anything was blanked.
+    """
+
+    path: str
+    body: bytes
+    reply: bytes
+    streamed: bool
+    width: int | None
+    when: datetime
+    request_sha256: str
+    reply_sha256: str
+
+
+def artifacts_of(
+    seen: Seen, facts: Facts, claim: Claim, endpoint: str, defaults: Defaults | None = None
+) -> list[Artifact]:
+    """One sealed artifact a choice, in order of index. defaults: what the engine takes where a request says nothing.
+
+    Raises ArtifactError where the request cannot be read or is of another route, BadReply or StatusError where the
+    reply is cut, foreign, or contradicts itself.
+    """
+    body, defaults = _body(seen), defaults or Defaults()
+    dialect = _dialect(seen.path, facts)
+    events = _events(seen.reply) if seen.streamed else None
+    plain = seen.reply if events is None else _assembled(seen.path, events)
+    made: list[Artifact] = []
+    blanked = tuple(_blanked(body)) if hashlib.sha256(seen.body).hexdigest() != seen.request_sha256 else ()
+    for part, request in _parts(plain, body, seen.width, _mode(body, facts)):
+        response = _lifted(dialect, request, part, facts)
+        call = _call(seen, dialect, request, response, events)
+        told = _within(resolve(sampling(body, facts, seen.path), defaults), _room(facts, response), defaults)
+        setting = Setting(claim=claim, sampling=told, k=seen.width or 0, endpoint=endpoint, redactions=blanked)
+        made += from_call(call, setting, seen.when)
+    return made if len(made) == len({a.artifact_id for a in made}) else _numbered(made)
+
+
+def _body(seen: Seen) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(seen.body, type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ArtifactError(f"the request is no JSON object: {error}") from None
+
+
+def _blanked(value: object, at: str = "") -> Iterator[str]:
+    """JSON pointers of the texts in which a credential was blanked."""
+    if isinstance(value, str) and BLANK in value:
+        yield at
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _blanked(inner, f"{at}/{name.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _blanked(inner, f"{at}/{i}")
+
+
+def _dialect(path: str, facts: Facts) -> Dialect:
+    if path == CHAT:
+        return get_dialect("openai_chat")
+    if path == COMPLETIONS:
+        return get_dialect("vllm_native" if facts.engine == "vllm" else "openai_completions")
+    raise ArtifactError(f"calls of {path} are not recorded as artifacts")
+
+
+def _assembled(path: str, events: list[SseEvent]) -> bytes:
+    """The plain reply of a stream; the native dialect never streams, and shares its body with this one."""
+    return get_dialect("openai_chat" if path == CHAT else "openai_completions").assemble(events)
+
+
+def _events(reply: bytes) -> list[SseEvent]:
+    parser = SseParser()
+    return parser.feed(reply) + parser.close()
+
+
+def _mode(body: dict[str, object], facts: Facts) -> LogprobsMode:
+    """What the reply's logprobs are before a grammar: as the request says to a plugin, else as the probe measured."""
+    told = body.get("logprobs_mode") if facts.has_plugin("logprobs_mode") else None
+    if told in ("raw_logprobs", "processed_logprobs"):
+        return "processed" if told == "processed_logprobs" else "raw"
+    return facts.logprobs_mode or "raw"
+
+
+def _parts(
+    plain: bytes, body: dict[str, object], width: int | None, mode: LogprobsMode
+) -> Iterator[tuple[bytes, Request]]:
+    """The reply and the request that reads it; of a batch of prompts one pair a prompt.
+
+    A stream was seen to its last byte and put together, so it is read as a plain reply: most clients ask for no usage.
+    """
+    n = body.get("n")
+    choices = n if isinstance(n, int) and n > 0 else 1
+    request = Request(
+        model=str(body.get("model") or ""),
+        input=Input(text=""),
+        sampling=AskedSampling(n=choices, temperature=_float(body.get("temperature"))),
+        scoring=Scoring(sampled=width, top_by=None if width is None else "text"),
+        output=_ANY_TEXT if grammar.digest(body) else Output(),
+        replay=Replay(logprobs_mode=mode),
+    )
+    prompts = _prompt_count(body)
+    if prompts == 1:
+        yield plain, request
+        return
+    reply = msgspec.json.decode(plain, type=dict[str, object])
+    listed = msgspec.convert(reply.get("choices"), list[dict[str, object]])
+    if len(listed) != prompts * choices:
+        raise ArtifactError(f"{len(listed)} choices for {prompts} prompts of {choices}")
+    for start in range(0, len(listed), choices):
+        some = [{**c, "index": i} for i, c in enumerate(listed[start : start + choices])]
+        yield msgspec.json.encode({**reply, "choices": some, "usage": None}), request
+
+
+def _prompt_count(body: dict[str, object]) -> int:
+    prompt = body.get("prompt")
+    batch = isinstance(prompt, list) and all(isinstance(p, str | list) for p in prompt)
+    return len(prompt) if isinstance(prompt, list) and batch else 1
+
+
+def _lifted(dialect: Dialect, request: Request, plain: bytes, facts: Facts) -> Response:
+    """The checked response, its logprobs labelled as they were asked or measured."""
+    response = dialect.lift(request, plain)
+    reply_checks.check(request, response, facts)
+    if request.replay.logprobs_mode != "processed":
+        return response
+    return replace(response, choices=tuple(_masked_twice(c) for c in response.choices))
+
+
+def _masked_twice(choice: Choice) -> Choice:
+    """What a grammar and the sampler make of processed logprobs together is not told apart here."""
+    tokens = choice.tokens
+    if tokens is None or tokens.meaning != "constrained":
+        return choice
+    return replace(choice, tokens=replace(tokens, meaning="unknown"))
+
+
+def _call(seen: Seen, dialect: Dialect, request: Request, response: Response, events: list[SseEvent] | None) -> Call:
+    reply = WireReply(200, (), seen.reply, None if events is None else tuple(events))
+    return Call(
+        request=request,
+        dialect=dialect.id,
+        decisions=(),
+        response=response,
+        seconds=0.0,
+        attempts=1,
+        reply=reply,
+        digest_as_sent=seen.reply_sha256,
+        wire=WireRequest(seen.path, seen.body, stream=seen.streamed),
+    )
+
+
+def _numbered(made: list[Artifact]) -> list[Artifact]:
+    """Artifacts of a batch, with ids that tell the prompts apart."""
+    renamed = []
+    for i, artifact in enumerate(made):
+        name = hashlib.sha256(f"{artifact.artifact_id}/{i}".encode()).hexdigest()[:32]
+        renamed.append(art.seal(replace(artifact, artifact_id=name, seal=None)))
+    return renamed
+
+
+_NEUTRAL: dict[str, object] = {
+    "logit_bias": {},
+    "bad_words": (),
+    "allowed_ids": (),
+    "min_tokens": 0,
+    "stop": (),
+    "stop_token_ids": (),
+    "ignore_eos": False,
+}
+"""What vLLM takes where a request says nothing. Other leaves fall back to the model's generation config."""
+_WIRE_NAMES = {"allowed_ids": "allowed_token_ids"}
+_NUMBERS = ("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty")
+COMPLETION_TOKENS = 16
+"""max_tokens of a vLLM completion request that does not name it."""
+
+
+def sampling(body: dict[str, object], facts: Facts, path: str = CHAT) -> Sampling:
+    """The sampling leaves that the request states, and those that vLLM's protocol fixes; the others are unresolved.
+
+    Raises ArtifactError for a value that no engine takes.
+    """
+    fixed = dict(_NEUTRAL) if facts.engine == "vllm" else {}
+    if facts.engine == "vllm" and path == COMPLETIONS and "max_tokens" not in body:
+        fixed["max_tokens"] = COMPLETION_TOKENS
+    known = {name: body[wire] for name, wire in _names() if body.get(wire) is not None}
+    sources: dict[str, Source] = {**dict.fromkeys(fixed, "protocol"), **dict.fromkeys(known, "request")}
+    known = {**fixed, **known, "structured_output": grammar.digest(body)}
+    if isinstance(known.get("stop"), str):
+        known["stop"] = (known["stop"],)
+    if known.get("top_k") == -1:
+        known["top_k"] = 0
+    limit = body.get("max_completion_tokens") if path == CHAT else None
+    if limit is not None:
+        known["max_tokens"], sources["max_tokens"] = limit, "request"
+    seed = body.get("seed")
+    if isinstance(seed, int) and seed >= 0:
+        known["seed"] = {"value": seed, "origin": "requester"}
+    try:
+        return msgspec.convert({**known, "sources": sources}, Sampling, strict=False)
+    except msgspec.ValidationError as error:
+        raise ArtifactError(f"the request's sampling cannot be read: {error}") from None
+
+
+def _room(facts: Facts, response: Response) -> int | None:
+    """Tokens that the context has left behind the prompt: vLLM ends a completion there. None where not known."""
+    if facts.engine != "vllm" or facts.max_model_len is None or response.prompt_ids is None:
+        return None
+    return max(0, facts.max_model_len - len(response.prompt_ids)) or None
+
+
+def _within(told: Sampling, room: int | None, defaults: Defaults) -> Sampling:
+    """max_tokens as the engine applied it: at most the room, and the whole room where nothing names a limit."""
+    limit = told.max_tokens
+    if room is None or (limit is None and not defaults.whole) or (limit is not None and limit <= room):
+        return told
+    return replace(told, max_tokens=room, sources={**told.sources, "max_tokens": "engine"})
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    """Pairs (leaf of the artifact, its name on the wire)."""
+    for name in (*_NUMBERS, "top_k", "max_tokens", *_NEUTRAL):
+        yield name, _WIRE_NAMES.get(name, name)
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,1 @@
+"""Replays: what a trusted engine says of an artifact's tokens."""

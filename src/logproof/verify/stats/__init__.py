@@ -1,0 +1,1 @@
+"""Statistics on arrays: distances, samplers, noise and evidence. Pure."""

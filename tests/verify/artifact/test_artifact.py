@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from logproof.errors import ArtifactError, UsageError
+from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact import signing
+from logproof.verify.stats.support import Sampler
+from verify.builders import artifact, change, draw, logits, record
+
+SCHEMA_FILE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "artifact.schema.json"
+
+
+@pytest.fixture
+def made() -> art.Artifact:
+    z = logits(6, 1)
+    return artifact(record(z, draw(z, Sampler(1.0), 7), 4), k=4)
+
+
+def test_json_round_trip(made: art.Artifact) -> None:
+    assert art.decode(art.encode(made)) == made
+    assert b"\n" not in art.encode(made)
+
+
+def test_published_schema_is_current_and_fits(made: art.Artifact) -> None:
+    schema = json.loads(SCHEMA_FILE.read_text())
+    assert schema == json.loads(json.dumps(art.json_schema())), "run make docs"
+    jsonschema.validate(json.loads(art.encode(made)), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**json.loads(art.encode(made)), "extra": 1}, schema)
+
+
+@pytest.mark.parametrize(
+    ("edit", "match"),
+    [
+        (lambda d: d.update(extra=1), "unknown field"),
+        (lambda d: d.pop("tokens"), "tokens"),
+        (lambda d: d.pop("logprobs"), "logprobs"),
+        (lambda d: d["logprobs"].pop("mode"), "mode"),
+        (lambda d: d.update(schema="logproof-artifact/9"), "Invalid enum value"),
+        (lambda d: d["tokens"].update(completion_ids=["5"]), "int"),
+        (lambda d: d["tokens"].update(completion_ids=[True]), "int"),
+        (lambda d: d["tokens"].update(completion_ids=[1.5]), "int"),
+    ],
+)
+def test_what_is_missing_or_unknown_is_malformed(made: art.Artifact, edit: object, match: str) -> None:
+    document = json.loads(art.encode(made))
+    assert callable(edit)
+    edit(document)
+    with pytest.raises(ArtifactError, match=match):
+        art.decode(json.dumps(document))
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"schema":' + b"[" * 100_000, b"NaN"])
+def test_not_json(data: bytes) -> None:
+    with pytest.raises(ArtifactError):
+        art.decode(data)
+
+
+def test_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(art, "MAX_BYTES", 10)
+    with pytest.raises(ArtifactError, match="limit"):
+        art.decode(b" " * 11)
+
+
+def test_digest_covers_everything_but_the_seal(made: art.Artifact) -> None:
+    assert made.seal is not None
+    assert art.digest(made) == made.seal.digest
+    assert art.digest(msgspec.structs.replace(made, seal=None)) == made.seal.digest
+    assert made.positions is not None
+    nudged = tuple((v[0] - 1e-9, *v[1:]) if i == 3 else v for i, v in enumerate(made.positions.logprobs))
+    others = (
+        msgspec.structs.replace(made, created_at="2026-01-02T03:04:06+00:00"),
+        msgspec.structs.replace(made, positions=msgspec.structs.replace(made.positions, logprobs=nudged)),
+        msgspec.structs.replace(made, positions=msgspec.structs.replace(made.positions, sampled=(None,) * 6)),
+        msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body={"temperature": 0.5})),
+    )
+    assert len({made.seal.digest, *map(art.digest, others)}) == 5
+
+
+def test_canonical_form_holds_no_json_floats(made: art.Artifact) -> None:
+    def floats(value: object) -> bool:
+        if isinstance(value, dict):
+            return any(map(floats, value.values()))
+        return any(map(floats, value)) if isinstance(value, list) else isinstance(value, float)
+
+    body = json.loads(art.canonical(made))
+    assert not floats(body)
+    assert body["sampling"]["temperature"] == (1.0).hex()
+    assert list(body) == sorted(body)
+
+
+def test_moving_a_value_between_rows_changes_the_digest(made: art.Artifact) -> None:
+    a = msgspec.structs.replace(made, positions=art.Positions(sampled=(), ids=((1, 2), (3,)), logprobs=((), ())))
+    b = msgspec.structs.replace(made, positions=art.Positions(sampled=(), ids=((1,), (2, 3)), logprobs=((), ())))
+    assert art.digest(a) != art.digest(b)
+
+
+def test_what_cannot_be_sealed(made: art.Artifact) -> None:
+    with pytest.raises(ArtifactError, match="finite"):
+        art.digest(change_body(made, {"temperature": float("nan")}))
+    rows = art.Positions(sampled=(), ids=((2**70,),), logprobs=((),))
+    with pytest.raises(ArtifactError, match="64 bits"):
+        art.digest(msgspec.structs.replace(made, positions=rows))
+
+
+def change_body(made: art.Artifact, body: object) -> art.Artifact:
+    return msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body=body))
+
+
+def test_columns_need_ids_and_logprobs(made: art.Artifact) -> None:
+    assert len(art.columns(made)) == 6
+    with pytest.raises(ArtifactError, match="no token ids"):
+        art.columns(change(made, positions=None, logprobs=None))
+    with pytest.raises(ArtifactError, match="fit together"):
+        art.columns(change(made, tokens=art.TokenIds(prompt_ids=(1,), completion_ids=(1,))))
+
+
+def test_unresolved_sampling_is_named() -> None:
+    assert "seed" not in art.Sampling().unresolved()
+    assert art.Sampling(temperature=1.0).unresolved()[:2] == ("top_p", "top_k")
+
+
+def test_derived_seeds() -> None:
+    value = art.derive_seed("nonce", "request-1")
+    assert 0 <= value < 2**31
+    assert value == 1075625924
+    assert value != art.derive_seed("noncer", "equest-1")
+    bound = art.Seed(
+        value=value, origin="derived", derivation=art.Derivation(alg="sha256-31", nonce="nonce", id="request-1")
+    )
+    assert art.seed_is_bound(bound)
+    assert not art.seed_is_bound(msgspec.structs.replace(bound, value=value + 1))
+    assert not art.seed_is_bound(msgspec.structs.replace(bound, derivation=None))
+    assert art.seed_is_bound(art.Seed(value=1, origin="requester"))
+    assert not art.seed_is_bound(art.Seed(value=1, origin="executor"))
+    assert not art.seed_is_bound(None)
+
+
+KEY = bytes(range(32))
+
+
+def test_signature(made: art.Artifact) -> None:
+    signed = signing.sign(made, KEY)
+    assert signed.seal is not None
+    assert signed.seal.signature is not None
+    assert signing.check_signature(signed) == "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
+    assert signing.check_signature(art.decode(art.encode(signed))) == signed.seal.signature.key_id
+    with pytest.raises(ArtifactError, match="not the digest"):
+        signing.check_signature(msgspec.structs.replace(signed, artifact_id="other"))
+    other = msgspec.structs.replace(signed.seal.signature, value="00" * 64)
+    with pytest.raises(ArtifactError, match="does not fit"):
+        signing.check_signature(with_signature(signed, other))
+    with pytest.raises(ArtifactError, match="does not fit"):
+        signing.check_signature(with_signature(signed, msgspec.structs.replace(other, key_id="zz")))
+    with pytest.raises(ArtifactError, match="not signed"):
+        signing.check_signature(made)
+    with pytest.raises(UsageError, match="32 bytes"):
+        signing.sign(made, b"short")
+
+
+def with_signature(made: art.Artifact, signature: art.Signature) -> art.Artifact:
+    assert made.seal is not None
+    return msgspec.structs.replace(made, seal=art.Seal(digest=made.seal.digest, signature=signature))
+
+
+def test_signing_without_the_package(made: art.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr(signing.importlib, "import_module", refuse)
+    with pytest.raises(UsageError, match="needs the package") as caught:
+        signing.sign(made, KEY)
+    assert caught.value.hint == "pip install cryptography"
