@@ -19,8 +19,9 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from logproof.client.client import Client, lower
+from logproof.client.client import Client
 from logproof.dialects.common.completions import Body
+from logproof.dialects.lower import lower
 from logproof.dialects.registry import get_dialect
 from logproof.eval.run.runner import GC_THRESHOLD
 from logproof.http.endpoint import endpoint

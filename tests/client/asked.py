@@ -6,7 +6,8 @@ import asyncio
 
 from dialects import wires
 from fakes.server import FakeServer
-from logproof.client.client import Call, Client
+from logproof.client.client import Client
+from logproof.dialects.call import Call
 from logproof.dialects.openai_completions.request import OpenAICompletions
 from logproof.dialects.vllm_native.request import VLLMNative
 from logproof.http.endpoint import endpoint

@@ -13,7 +13,8 @@ from client.asked import RECORDED, SCORE, call
 from dialects import wires
 from fakes.server import FakeServer, Reply
 from logproof.client import client as client_module
-from logproof.client.client import Client, lower
+from logproof.client.client import Client
+from logproof.dialects.lower import lower
 from logproof.dialects.registry import dialect_ids, get_dialect
 from logproof.dialects.vllm_native.request import VLLMNative
 from logproof.errors import (

@@ -12,8 +12,9 @@ import pytest
 from client.asked import RECORDED, SCORE
 from dialects import wires
 from fakes.server import FakeServer
-from logproof.client.client import Call, Client
+from logproof.client.client import Client
 from logproof.dialects import reply_checks
+from logproof.dialects.call import Call
 from logproof.dialects.registry import get_dialect
 from logproof.dialects.vllm_native.request import VLLMNative
 from logproof.errors import (

@@ -15,12 +15,11 @@ import logproof
 from client import served
 from dialects.wires import REPLIES, load
 from fakes.server import FakeServer, Reply, Seen
-from logproof.client import connect as room
-from logproof.client.connect import Connection, Options, _brief, best_dialect, choose_model, connect, fitting
+from logproof.client.connect import Connection, Options, _brief, best_dialect, choose_model, connect
 from logproof.client.model import Model
 from logproof.client.probe import QUESTIONS
 from logproof.client.tokenizer import LocalTokenizer, ServerTokenizer
-from logproof.dialects.registry import BUILT_IN
+from logproof.dialects.registry import BUILT_IN, FITTING, fitting
 from logproof.errors import AuthError, NoEngine, RateLimited, ServerFault, TransportError, UsageError
 from logproof.http.endpoint import Timeouts
 from logproof.http.retry import RetryPolicy
@@ -192,7 +191,7 @@ def test_an_unknown_endpoint_has_no_best_dialect(fake: FakeServer) -> None:
 
 
 def test_every_kind_has_dialects_that_exist() -> None:
-    for engine, ids in room.FITTING.items():
+    for engine, ids in FITTING.items():
         assert set(ids) <= set(BUILT_IN)
         assert fitting(Facts(engine=engine)) == ids
     assert fitting(Facts()) == ()

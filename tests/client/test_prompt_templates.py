@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.client import client as clients
-from logproof.client.client import Client, lower
-from logproof.client.prompt_templates import MOST, Lowered, Templates
+from logproof.client.client import Client
+from logproof.client.prompt_templates import MOST, Templates
+from logproof.dialects.lower import Lowered, lower
 from logproof.dialects.registry import get_dialect
 from logproof.errors import InvalidRequest, LogproofError
 from logproof.http.exchange import WireReply, WireRequest

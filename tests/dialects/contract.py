@@ -16,10 +16,11 @@ import msgspec
 
 from dialects.compare import difference, plain
 from dialects.wires import NoSender
-from logproof.client.client import Client, lower
-from logproof.client.prompt_templates import Lowered, Templates
+from logproof.client.client import Client
+from logproof.client.prompt_templates import Templates
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import resolve
+from logproof.dialects.lower import Lowered, lower
 from logproof.dialects.matrix import FULL_FACTS, MESSAGES, SAMPLES, baseline, with_leaf
 from logproof.errors import InvalidRequest, LogproofError, RequestRefused
 from logproof.http.exchange import WireReply

@@ -20,8 +20,8 @@ from logproof.proxy.app import STATUS
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.replayed import Replay, ReplayFailure
 from logproof.verify.audit import audit as auditing
-from logproof.verify.judge import Replay, ReplayFailure
 from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict
 from proxy.running import call, wait_for

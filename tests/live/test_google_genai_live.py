@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from fakes.gateway import KEY
-from logproof.client.connect import Options, best_dialect, connect, fitting
+from logproof.client.connect import Options, best_dialect, connect
+from logproof.dialects.registry import fitting
 from logproof.errors import (
     BadReply,
     ContextOverflow,

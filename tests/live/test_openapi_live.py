@@ -11,11 +11,10 @@ import jsonschema
 import pytest
 
 from dialects import contract
-from logproof.client.client import lower
-from logproof.client.connect import FITTING
 from logproof.client.probe import read_facts
 from logproof.dialects.dialect import Dialect
-from logproof.dialects.registry import get_dialect
+from logproof.dialects.lower import lower
+from logproof.dialects.registry import FITTING, get_dialect
 from logproof.errors import InvalidRequest, RequestRefused
 from logproof.ir.facts import Facts
 

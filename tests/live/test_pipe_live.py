@@ -36,10 +36,10 @@ from logproof.verify import policy as policies
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.replayed import Replay, ReplayFailure
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded as offline
 from logproof.verify.checks import structure
-from logproof.verify.judge import Replay, ReplayFailure
 from logproof.verify.replay import replay as rep
 from logproof.verify.verdict import Verdict
 

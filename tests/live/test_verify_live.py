@@ -18,9 +18,10 @@ from logproof.client.connect import Connection, Options, connect
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import pack
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.replayed import Replay
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded
-from logproof.verify.judge import Replay, judge
+from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Pins, Prompt, capture, prompts

@@ -11,8 +11,8 @@ import pytest
 
 from dialects import wires
 from logproof import Model
-from logproof.client.client import Call
 from logproof.client.connect import Options, connect
+from logproof.dialects.call import Call
 from logproof.errors import (
     BadReply,
     ContextOverflow,

@@ -10,9 +10,10 @@ import pytest
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.artifact.replayed import Replay, ReplayFailure
 from logproof.verify.checks import recorded
 from logproof.verify.checks import replayed as online
-from logproof.verify.judge import Replay, ReplayFailure, judge
+from logproof.verify.judge import judge
 from logproof.verify.policy import SelfTest
 from logproof.verify.stats import gonka
 from logproof.verify.stats.support import Sampler

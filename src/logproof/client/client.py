@@ -7,84 +7,30 @@ sender, and the tokenizer where texts of ids are asked.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from typing import Literal, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from logproof.client import fill_texts
-from logproof.client.prompt_templates import Lowered as Lowered
 from logproof.client.prompt_templates import Templates
 from logproof.client.tokenizer import Tokenizer
 from logproof.dialects import lost_texts, reply_checks
+from logproof.dialects.call import Call
 from logproof.dialects.dialect import Dialect
-from logproof.dialects.ledger import Decision, Ledger
+from logproof.dialects.lower import Lowered, lower
 from logproof.errors import BadReply, InvalidRequest
-from logproof.http.exchange import WireReply, WireRequest
+from logproof.http.exchange import WireReply
 from logproof.http.transport import Sender
 from logproof.ir.facts import Facts
-from logproof.ir.leaves import active_leaves, without
-from logproof.ir.request import Request, id_leaves, validate
+from logproof.ir.leaves import without
+from logproof.ir.request import Request
 from logproof.ir.response import Labels, Response, Tokens
 
 T = TypeVar("T", bound=Tokens | Labels | None)
 
 MAX_SCORED_TOKENS = 65_536
 """Longest prompt that is sent to be scored: engines have run out of memory over prompt length times vocabulary."""
-
-
-class Call(msgspec.Struct, frozen=True, eq=False):
-    """One request with its reply.
-
-    seconds: from sending the last attempt to its last byte. attempts: how often it was sent.
-    marks: where the reply differs from the facts. digest_as_sent: SHA-256, hex, of the reply's bytes as they
-    came, where `reply` holds them masked.
-    """
-
-    request: Request
-    dialect: str
-    decisions: tuple[Decision, ...]
-    response: Response
-    seconds: float
-    attempts: int
-    reply: WireReply
-    wire: WireRequest
-    marks: tuple[str, ...] = ()
-    digest_as_sent: str | None = None
-
-    @property
-    def reply_digest(self) -> str:
-        """SHA-256 of the reply's bytes, hex; made when asked, as it costs a sixth of a scored reply's decoding."""
-        return self.digest_as_sent or hashlib.sha256(self.reply.body).hexdigest()
-
-
-def lower(request: Request, dialect: Dialect, facts: Facts, drop: Collection[str] = ()) -> Lowered:
-    """Steps 1 to 5: everything that happens before I/O.
-
-    drop: leaves that may be left out where the dialect refuses them. Raises InvalidRequest, RequestRefused.
-    """
-    validate(request)
-    ledger = Ledger(dialect.id, active_leaves(request), drop)
-    _refuse_foreign_ids(request, facts, ledger)
-    dialect.lower(request, facts, ledger)
-    decisions = ledger.close()
-    wire = WireRequest(
-        path=dialect.path(request),
-        body=msgspec.json.encode(ledger.body),
-        headers=dialect.request_headers(facts),
-        stream=dialect.streams(ledger),
-    )
-    return Lowered(wire, decisions, tuple(ledger.constants))
-
-
-def _refuse_foreign_ids(request: Request, facts: Facts, ledger: Ledger) -> None:
-    if facts.vocab_size is None:
-        return
-    for leaf, ids in id_leaves(request).items():
-        if max(ids) >= facts.vocab_size:
-            ledger.refuse(leaf, f"id {max(ids)} is outside the vocabulary of {facts.vocab_size}")
 
 
 class Client:

@@ -16,26 +16,13 @@ from logproof.client.client import Client
 from logproof.client.probe import probe
 from logproof.client.tokenizer import LocalTokenizer, ServerTokenizer, Tokenizer
 from logproof.dialects.dialect import Dialect
-from logproof.dialects.registry import get_dialect
+from logproof.dialects.registry import fitting, get_dialect
 from logproof.errors import AuthError, EndpointError, NoEngine, ServerFault, UsageError
 from logproof.http.endpoint import AuthStyle, Endpoint, Timeouts, endpoint
 from logproof.http.exchange import WireReply, WireRequest
 from logproof.http.retry import RetryPolicy
 from logproof.http.transport import Sender, Transport
 from logproof.ir.facts import Facts
-
-FITTING = {
-    "vllm": ("vllm_native", "openai_completions", "openai_chat", "openai_responses", "anthropic_messages"),
-    "sglang": ("sglang_native", "openai_chat", "openai_completions", "openai_responses", "anthropic_messages"),
-    "llama.cpp": ("openai_chat", "openai_completions"),
-    "tgi": ("openai_chat", "openai_completions"),
-    "openai": ("openai_responses", "openai_chat", "openai_completions"),
-    "anthropic": ("anthropic_messages",),
-    "gemini": ("google_genai",),
-    "litellm": ("openai_chat", "openai_completions", "google_genai", "anthropic_messages", "openai_responses"),
-}
-"""Kind of endpoint -> dialects that it speaks, the best for scoring first."""
-
 
 AUTH_STYLES: tuple[AuthStyle, ...] = ("bearer", "x-api-key", "x-goog-api-key")
 """How a key may travel, in the order in which an endpoint of an unknown kind is tried."""
@@ -204,11 +191,6 @@ def open_endpoint(url: str, options: Options, auth: AuthStyle) -> Endpoint:
     return endpoint(
         url, key=options.key, key_env=options.key_env, headers=options.headers, auth=auth, timeouts=options.timeouts
     )
-
-
-def fitting(facts: Facts) -> tuple[str, ...]:
-    """Ids of the dialects that an endpoint speaks, the best for scoring first; empty where unknown."""
-    return FITTING.get(facts.engine or "", ())
 
 
 def best_dialect(facts: Facts) -> Dialect:

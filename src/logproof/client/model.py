@@ -16,8 +16,8 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from logproof.client.client import Call
 from logproof.client.connect import Connection, Options, connect
+from logproof.dialects.call import Call
 from logproof.errors import UsageError
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Request, Sampling, Scoring

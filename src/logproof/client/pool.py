@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import msgspec
 
-from logproof.client.client import Call
 from logproof.client.connect import Connection, Options, Tell, connect, open_endpoint
 from logproof.client.outage import AGREED, Ask, Outage, Read, answers, facts_now, nobody
 from logproof.client.tokenizer import Tokenizer
+from logproof.dialects.call import Call
 from logproof.errors import EndpointError, LogproofError, RateLimited, ServerFault, TransportError, UsageError
 from logproof.http.retry import RetryPolicy
 from logproof.ir.facts import Facts

@@ -14,8 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from logproof.dialects.ledger import Constant, Decision
-from logproof.http.exchange import WireRequest
+from logproof.dialects.lower import Lowered
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 
@@ -24,14 +23,6 @@ MOST = 256
 
 _asked = attrgetter(*(name for name in Request.__struct_fields__ if name != "input"))
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class Lowered(msgspec.Struct, frozen=True):
-    """A request that passed the ledger: what will be sent, and why each part of it is there."""
-
-    wire: WireRequest
-    decisions: tuple[Decision, ...]
-    constants: tuple[Constant, ...]
 
 
 class _Template(msgspec.Struct, frozen=True):

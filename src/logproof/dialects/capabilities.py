@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from logproof.client.client import lower
 from logproof.dialects.dialect import Dialect
+from logproof.dialects.lower import lower
 from logproof.errors import InvalidRequest, PlanRefused, RequestRefused, UsageError
 from logproof.ir.facts import Facts
 from logproof.ir.message import ImagePart, Message, Opaque, OpaquePart, TextPart, text_message

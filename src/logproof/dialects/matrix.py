@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from logproof.client.client import lower
-from logproof.client.connect import FITTING
 from logproof.dialects.capabilities import CAPABILITIES, missing
 from logproof.dialects.common import openapi_fields
 from logproof.dialects.dialect import Dialect
+from logproof.dialects.lower import lower
+from logproof.dialects.registry import FITTING
 from logproof.errors import InvalidRequest, RequestRefused
 from logproof.ir.facts import Facts, Plugin
 from logproof.ir.leaves import leaf_paths

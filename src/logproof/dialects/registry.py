@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 
 from logproof.dialects.dialect import Dialect
 from logproof.errors import UsageError
+from logproof.ir.facts import Facts
 
 BUILT_IN = {
     "openai_chat": "OpenAIChat",
@@ -50,3 +51,21 @@ def get_dialect(dialect_id: str) -> Dialect:
 
 def _known() -> str:
     return f"known dialects: {', '.join(dialect_ids())}"
+
+
+FITTING = {
+    "vllm": ("vllm_native", "openai_completions", "openai_chat", "openai_responses", "anthropic_messages"),
+    "sglang": ("sglang_native", "openai_chat", "openai_completions", "openai_responses", "anthropic_messages"),
+    "llama.cpp": ("openai_chat", "openai_completions"),
+    "tgi": ("openai_chat", "openai_completions"),
+    "openai": ("openai_responses", "openai_chat", "openai_completions"),
+    "anthropic": ("anthropic_messages",),
+    "gemini": ("google_genai",),
+    "litellm": ("openai_chat", "openai_completions", "google_genai", "anthropic_messages", "openai_responses"),
+}
+"""Kind of endpoint -> dialects that it speaks, the best for scoring first."""
+
+
+def fitting(facts: Facts) -> tuple[str, ...]:
+    """Ids of the dialects that an endpoint speaks, the best for scoring first; empty where unknown."""
+    return FITTING.get(facts.engine or "", ())

@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from dialects.anthropic_messages.test_reply import ASKED, CITED, FOUND, REDACTED, REPLIES, SEARCH, THINKING, body, reply
 from dialects.anthropic_messages.test_request import DIALECT, USER, chat
-from logproof.client.client import lower
+from logproof.dialects.lower import lower
 from logproof.errors import LogproofError
 from logproof.ir import message as ir
 from logproof.ir.facts import Facts

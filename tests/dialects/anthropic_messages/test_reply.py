@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from logproof.client.client import lower
 from logproof.dialects import reply_checks
+from logproof.dialects.lower import lower
 from logproof.dialects.registry import get_dialect
 from logproof.errors import BadReply, ContextOverflow, OutputContractError, StatusError
 from logproof.http.exchange import SseEvent

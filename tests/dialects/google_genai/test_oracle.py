@@ -13,7 +13,7 @@ from google.genai import types
 
 from dialects.google_genai.test_reply import ASKED, REPLIES, SCORED, body, candidate, reply, with_logprobs
 from dialects.google_genai.test_request import DIALECT, chat
-from logproof.client.client import lower
+from logproof.dialects.lower import lower
 from logproof.errors import LogproofError
 from logproof.ir import message as ir
 from logproof.ir.facts import Facts

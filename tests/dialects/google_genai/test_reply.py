@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from logproof.client.client import lower
 from logproof.dialects import reply_checks
+from logproof.dialects.lower import lower
 from logproof.dialects.registry import get_dialect
 from logproof.errors import BadReply, ContentFiltered, MissingChannel, ModelNotFound, OutputContractError, StatusError
 from logproof.http.exchange import SseEvent

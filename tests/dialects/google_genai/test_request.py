@@ -5,8 +5,9 @@ import json
 import msgspec
 import pytest
 
-from logproof.client.client import Lowered, lower
+from logproof.client.client import Lowered
 from logproof.dialects.google_genai.request import model_version
+from logproof.dialects.lower import lower
 from logproof.dialects.registry import get_dialect
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts

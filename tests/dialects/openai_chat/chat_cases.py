@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from logproof.client.client import Lowered, lower
+from logproof.client.client import Lowered
+from logproof.dialects.lower import lower
 from logproof.dialects.openai_chat.request import ROUTE, OpenAIChat
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts, Plugin

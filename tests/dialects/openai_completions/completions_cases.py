@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dialects import wires
-from logproof.client.client import lower
+from logproof.dialects.lower import lower
 from logproof.dialects.openai_completions.request import OpenAICompletions
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts

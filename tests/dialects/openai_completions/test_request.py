@@ -9,7 +9,7 @@ import pytest
 
 from dialects import wires
 from dialects.openai_completions.completions_cases import DIALECT, ask, body, refusals, sampled
-from logproof.client.client import lower
+from logproof.dialects.lower import lower
 from logproof.errors import BadReply, LogproofError, MissingChannel
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message

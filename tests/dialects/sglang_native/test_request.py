@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from dialects.sglang_native.sglang_cases import DIALECT, FACTS, IDS, OWN, TEXT, recorded, request
-from logproof.client.client import Lowered, lower
+from logproof.client.client import Lowered
+from logproof.dialects.lower import lower
 from logproof.dialects.registry import get_dialect
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dialects import wires
-from logproof.client.client import lower
+from logproof.dialects.lower import lower
 from logproof.dialects.vllm_native.request import VLLMNative
 from logproof.errors import BadReply, LogproofError, MissingChannel, OutputContractError, RequestRefused
 from logproof.ir.facts import Facts, Plugin

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from eval.toy import Heard, ListSink, ToyEngine, connection, fault
 from logproof.client.connect import Connection
 from logproof.client.pool import Pool
+from logproof.eval.report.drift import FLOOR, KEY, NOISES, STARTS, Drift, drift
 from logproof.eval.report.report import build
-from logproof.eval.run.canary import FLOOR, KEY, NOISES, PROMPT, STARTS, Canary, Drift, canary_request, drift
+from logproof.eval.run.canary import PROMPT, Canary, canary_request
 from logproof.eval.run.run import Finished, Order, execute
 from logproof.eval.run.runner import Policy
 from logproof.eval.tasks.task import Settings

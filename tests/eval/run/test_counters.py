@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.client.client import Call
+from logproof.dialects.call import Call
 from logproof.eval.run.counters import Counters
 from logproof.ir.response import Response, Usage
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eval.toy import ToyEngine, connection, ready, run
-from logproof.client.client import Call
+from logproof.dialects.call import Call
 from logproof.errors import InvalidRequest, StoreError
 from logproof.eval.score.stored_calls import call_record, failed_record, request_of, response_of
 from logproof.http.exchange import WireReply, WireRequest

@@ -17,8 +17,8 @@ from logproof.parallel import in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.columns import columns_of
 from logproof.verify.judge import judge
-from logproof.verify.record.build import columns_of
 from logproof.verify.record.capture import capture, capture_one, prompts
 from logproof.verify.record.defaults import stated
 from logproof.verify.stats.support import Sampler

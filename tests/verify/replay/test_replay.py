@@ -14,8 +14,9 @@ from logproof.errors import AuthError
 from logproof.ir.facts import Facts
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.replayed import Replay, ReplayFailure
 from logproof.verify.audit import audit as auditing
-from logproof.verify.judge import Replay, ReplayFailure, judge
+from logproof.verify.judge import judge
 from logproof.verify.policy import NoiseFloor
 from logproof.verify.record import defaults, observed
 from logproof.verify.replay import replay as rep

@@ -13,10 +13,11 @@ import typer
 from logproof.cli import options as opt
 from logproof.cli.printing import out, print_json, remark, visible
 from logproof.cli.tables import facts_table, token_table
-from logproof.client.client import Call, Client
-from logproof.client.connect import Connection, Options, connect, discover, fitting
+from logproof.client.client import Client
+from logproof.client.connect import Connection, Options, connect, discover
+from logproof.dialects.call import Call
 from logproof.dialects.capabilities import parse_requirement, plan
-from logproof.dialects.registry import dialect_ids, get_dialect
+from logproof.dialects.registry import dialect_ids, fitting, get_dialect
 from logproof.errors import UsageError, clip
 from logproof.files import read_bounded
 from logproof.http.recording import RecordingSender

@@ -21,9 +21,10 @@ from logproof.parallel import in_order
 from logproof.verify import verdict as verdicts
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.replayed import Replay
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded
-from logproof.verify.judge import Replay, judge
+from logproof.verify.judge import judge
 from logproof.verify.record.capture import Captured
 from logproof.verify.record.capture import capture as capturing
 from logproof.verify.replay.replay import Asked, missing

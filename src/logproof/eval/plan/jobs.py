@@ -14,9 +14,9 @@ from string import ascii_uppercase
 
 import msgspec
 
-from logproof.client.connect import Connection, fitting
+from logproof.client.connect import Connection
 from logproof.client.tokenizer import Tokenizer
-from logproof.dialects.registry import get_dialect
+from logproof.dialects.registry import fitting, get_dialect
 from logproof.errors import DatasetError, PlanRefused, UsageError
 from logproof.eval.plan.method import LABEL_CONTEXT, Plan, choose, max_tokens
 from logproof.eval.tasks import fewshot

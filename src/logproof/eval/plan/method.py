@@ -21,9 +21,9 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from logproof.client.client import lower
 from logproof.dialects.capabilities import missing, plan
 from logproof.dialects.dialect import Dialect
+from logproof.dialects.lower import lower
 from logproof.errors import DatasetError, PlanRefused, RequestRefused
 from logproof.eval.tasks.task import ClpItem, GenItem, Item, Kind, PplItem, Settings
 from logproof.ir.facts import Facts

@@ -13,9 +13,9 @@ from typing import Literal
 
 import msgspec
 
+from logproof.eval.report.drift import KEY, Drift, drift
 from logproof.eval.report.rates import Rate
 from logproof.eval.report.totals import TaskTally, tally
-from logproof.eval.run.canary import KEY, Drift, drift
 from logproof.eval.tasks.task_list import TASKS
 from logproof.files import write_atomic
 from logproof.store.reader import StoreReader

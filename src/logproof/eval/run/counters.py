@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import msgspec
 
-from logproof.client.client import Call
+from logproof.dialects.call import Call
 
 SMALLEST = 1e-4
 """Seconds of the first bucket."""

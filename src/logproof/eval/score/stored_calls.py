@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from logproof.client.client import Call
+from logproof.dialects.call import Call
 from logproof.errors import EndpointError, LogproofError, StoreError
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, Labels, Meaning, Response, Tokens, TopK, Usage

@@ -14,6 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from logproof.errors import BadReply
+from logproof.ir.response import Tokens
+
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -257,3 +260,22 @@ REST_SLACK = 1e-3
 def rest(columns: Columns, slack: float = REST_SLACK) -> Floats:
     """Upper bound of the mass that a row does not list, float64 [n]. slack: error of the listed mass, > 0."""
     return np.asarray(np.maximum(1.0 - columns.mass, 0.0) + slack, np.float64)
+
+
+FILLER = -9000.0
+"""Logprobs at or below it are an engine's stand-in for "impossible" and are left out."""
+
+
+def columns_of(tokens: Tokens, start: int = 0) -> Columns:
+    """Columns of a scored channel from position `start` on. Raises BadReply where it is not keyed by id."""
+    if tokens.ids is None:
+        raise BadReply("tokens came without ids")
+    n, top = len(tokens) - start, tokens.top
+    drawn = np.where(tokens.logprobs[start:] <= FILLER, -np.inf, tokens.logprobs[start:])
+    if top is None:
+        return make(tokens.ids[start:], drawn, [[]] * n, [[]] * n)
+    if top.ids is None:
+        raise BadReply("rivals came without ids")
+    spans = [top.span(i) for i in range(start, len(tokens))]
+    kept = np.where(top.logprobs <= FILLER, -np.inf, top.logprobs)
+    return make(tokens.ids[start:], drawn, [top.ids[s].tolist() for s in spans], [kept[s].tolist() for s in spans])

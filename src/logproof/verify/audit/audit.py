@@ -9,10 +9,11 @@ import msgspec
 
 from logproof.client.connect import Connection
 from logproof.verify.artifact.artifact import Artifact, Claim
+from logproof.verify.artifact.replayed import Replay, ReplayFailure
 from logproof.verify.audit.evidence import Audit, Session, add, add_failure, headline
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
-from logproof.verify.judge import Replay, ReplayFailure, judge
+from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, Prompt, capture
 from logproof.verify.replay.replay import Asked, replay

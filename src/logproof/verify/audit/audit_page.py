@@ -12,9 +12,9 @@ from html import escape
 import numpy as np
 
 from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.replayed import Replay
 from logproof.verify.audit.audit import Verified
 from logproof.verify.audit.evidence import Audit, Session, changes, outdated
-from logproof.verify.judge import Replay
 from logproof.verify.policy import Policy
 from logproof.verify.stats import distance
 

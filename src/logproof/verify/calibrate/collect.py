@@ -17,9 +17,9 @@ from logproof.errors import EngineError, UsageError
 from logproof.parallel import in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Claim
+from logproof.verify.artifact.replayed import Replay, ReplayFailure
 from logproof.verify.calibrate.fit import Honest
 from logproof.verify.checks import recorded as offline
-from logproof.verify.judge import Replay, ReplayFailure
 from logproof.verify.policy import NoiseFloor
 from logproof.verify.record.capture import Captured, Pins, Prompt, capture
 from logproof.verify.replay.replay import Asked, replay

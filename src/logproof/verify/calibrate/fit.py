@@ -23,8 +23,9 @@ from logproof.errors import UsageError
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.artifact.replayed import Replay
 from logproof.verify.checks import recorded, replayed
-from logproof.verify.judge import Replay, judge
+from logproof.verify.judge import judge
 from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
 from logproof.verify.stats import conformal, distance, plausibility, redraw
 from logproof.verify.stats.sampler_profiles import Profile

@@ -8,20 +8,15 @@ from datetime import UTC, datetime
 import msgspec
 import numpy as np
 
-from logproof.client.client import Call
-from logproof.errors import BadReply
+from logproof.dialects.call import Call
 from logproof.ir.facts import Facts
-from logproof.ir.response import Choice, Tokens
+from logproof.ir.response import Choice
 from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact import columns as cols
 from logproof.verify.artifact.artifact import Artifact, Claim, LogprobsSpec, Sampling
 from logproof.verify.artifact.artifact_files import to_positions
-from logproof.verify.artifact.columns import Columns
+from logproof.verify.artifact.columns import Columns, columns_of
 from logproof.verify.artifact.pack import to_fixed, to_float32
 from logproof.version import VERSION
-
-FILLER = -9000.0
-"""Logprobs at or below it are an engine's stand-in for "impossible" and are left out."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,21 +33,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 def from_call(call: Call, setting: Setting, now: datetime) -> list[Artifact]:
     """One sealed artifact a choice. Raises BadReply where a choice has no tokens at all."""
     return [_artifact(call, choice, setting, now) for choice in call.response.choices]
-
-
-def columns_of(tokens: Tokens, start: int = 0) -> Columns:
-    """Columns of a scored channel from position `start` on. Raises BadReply where it is not keyed by id."""
-    if tokens.ids is None:
-        raise BadReply("tokens came without ids")
-    n, top = len(tokens) - start, tokens.top
-    drawn = np.where(tokens.logprobs[start:] <= FILLER, -np.inf, tokens.logprobs[start:])
-    if top is None:
-        return cols.make(tokens.ids[start:], drawn, [[]] * n, [[]] * n)
-    if top.ids is None:
-        raise BadReply("rivals came without ids")
-    spans = [top.span(i) for i in range(start, len(tokens))]
-    kept = np.where(top.logprobs <= FILLER, -np.inf, top.logprobs)
-    return cols.make(tokens.ids[start:], drawn, [top.ids[s].tolist() for s in spans], [kept[s].tolist() for s in spans])
 
 
 def _artifact(call: Call, choice: Choice, setting: Setting, now: datetime) -> Artifact:

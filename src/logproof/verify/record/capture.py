@@ -12,8 +12,8 @@ from functools import partial
 
 import msgspec
 
-from logproof.client.client import lower
 from logproof.client.connect import Connection
+from logproof.dialects.lower import lower
 from logproof.errors import (
     BadReply,
     ContentFiltered,

@@ -14,8 +14,8 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from logproof.client.client import Call
 from logproof.dialects import reply_checks
+from logproof.dialects.call import Call
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.registry import get_dialect
 from logproof.errors import ArtifactError

@@ -21,8 +21,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from logproof.client.client import Call
 from logproof.client.connect import Connection
+from logproof.dialects.call import Call
 from logproof.errors import (
     AuthError,
     BadReply,
@@ -37,9 +37,8 @@ from logproof.ir.request import Replay as ReplayLeaves
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
 from logproof.verify.artifact.artifact import Artifact, Mode
-from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, make
-from logproof.verify.judge import Method, Replay, ReplayFailure
-from logproof.verify.record.build import columns_of
+from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, columns_of, make
+from logproof.verify.artifact.replayed import Method, Replay, ReplayFailure
 from logproof.verify.stats.distance import max_abs, pair
 
 Asked = Literal["decode", "prefill", "auto"]
