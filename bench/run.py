@@ -72,7 +72,7 @@ def at_least(claim: str, value: float, aim: float) -> Row:
 FIGURES: dict[str, Callable[..., list[Row]]] = {
     "scoring": scoring,
     "memory": memory,
-    "store": store,
+    "store_speed": store,
     "end_to_end": end_to_end,
 }
 """Scripts that write their figures as JSON, and the rows of the table that these make."""
@@ -80,7 +80,7 @@ FIGURES: dict[str, Callable[..., list[Row]]] = {
 SMOKE = {
     "scoring": ["--rounds", "1"],
     "memory": ["--rows", "200", "400", "--resume", "500"],
-    "store": ["--records", "500", "--rounds", "1", "--done", "1000"],
+    "store_speed": ["--records", "500", "--rounds", "1", "--done", "1000"],
     "end_to_end": ["--limit", "1", "--rounds", "1"],
 }
 """Sizes that show that a script runs, and nothing else."""
@@ -147,7 +147,7 @@ def main() -> int:
     RESULTS.mkdir(exist_ok=True)
     judge = ["--judge", args.judge]
     wanted = args.only or [*FIGURES, *OTHERS]
-    options = {"scoring": judge, "memory": [], "store": ["--dir", str(RESULTS)]}
+    options = {"scoring": judge, "memory": [], "store_speed": ["--dir", str(RESULTS)]}
     smoke = SMOKE if args.smoke else {}
     rows: list[Row] = []
     outputs: dict[str, str] = {}

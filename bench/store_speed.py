@@ -1,4 +1,4 @@
-"""The run store against two floors, in one run, interleaved: python bench/store.py [--records N] [--rounds R].
+"""The run store against two floors, in one run, interleaved: python bench/store_speed.py [--records N] [--rounds R].
 
 Writing, records/s (medians): building the record only; building it and its row (keys, canonical JSON, packed
 columns; nothing written); rows as JSON lines with one fsync each 100 ms; the store. A record is what a scoring
