@@ -13,7 +13,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.artifact_files import to_positions
 from logproof.verify.artifact.columns import Columns, sort_rows
-from logproof.verify.artifact.replayed import Replay
+from logproof.verify.artifact.replay_result import Replay
 
 K = 20
 """Entries recorded a position."""

@@ -20,7 +20,7 @@ from logproof.proxy.app import STATUS
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.audit import audit as auditing
 from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict

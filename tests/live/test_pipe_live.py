@@ -36,7 +36,7 @@ from logproof.verify import policy as policies
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded as offline
 from logproof.verify.checks import structure

@@ -17,7 +17,7 @@ from logproof.cli.main import run as command
 from logproof.client.connect import Options, connect
 from logproof.client.probe import read_facts
 from logproof.dialects.common import openapi_fields
-from logproof.verify.artifact.replayed import Replay
+from logproof.verify.artifact.replay_result import Replay
 from logproof.verify.audit import audit as auditing
 from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Pins, capture, prompts

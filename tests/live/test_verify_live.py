@@ -18,7 +18,7 @@ from logproof.client.connect import Connection, Options, connect
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import pack
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replayed import Replay
+from logproof.verify.artifact.replay_result import Replay
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.columns import Columns, make
-from logproof.verify.artifact.replayed import Replay
+from logproof.verify.artifact.replay_result import Replay
 from logproof.verify.policy import Engine, Policy
 from logproof.verify.stats import distance, sampler_noise
 from logproof.verify.stats.support import Sampler

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fakes.server import FakeServer
 from logproof.ir.facts import Facts
 from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Captured, Pins, capture, prompts
 from logproof.verify.replay import replay as rep

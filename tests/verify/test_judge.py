@@ -10,7 +10,7 @@ import pytest
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.columns import Columns, make
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.checks import recorded
 from logproof.verify.checks import replayed as online
 from logproof.verify.judge import judge

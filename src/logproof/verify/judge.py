@@ -9,7 +9,7 @@ from typing import Literal
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Mode
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.checks import recorded, replayed
 from logproof.verify.policy import Policy
 from logproof.verify.stats import evalue

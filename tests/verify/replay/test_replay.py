@@ -14,7 +14,7 @@ from logproof.errors import AuthError
 from logproof.ir.facts import Facts
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.audit import audit as auditing
 from logproof.verify.judge import judge
 from logproof.verify.policy import NoiseFloor

@@ -21,7 +21,7 @@ from logproof.parallel import in_order
 from logproof.verify import verdict as verdicts
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replayed import Replay
+from logproof.verify.artifact.replay_result import Replay
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge

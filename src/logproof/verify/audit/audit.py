@@ -9,7 +9,7 @@ import msgspec
 
 from logproof.client.connect import Connection
 from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.audit.evidence import Audit, Session, add, add_failure, headline
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded

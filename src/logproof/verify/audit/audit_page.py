@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 
 from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.replayed import Replay
+from logproof.verify.artifact.replay_result import Replay
 from logproof.verify.audit.audit import Verified
 from logproof.verify.audit.evidence import Audit, Session, changes, outdated
 from logproof.verify.policy import Policy

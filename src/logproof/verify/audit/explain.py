@@ -21,7 +21,7 @@ from logproof.ir.request import Input, Request, Sampling, Scoring
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
-from logproof.verify.artifact.replayed import Replay
+from logproof.verify.artifact.replay_result import Replay
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.retokenise import retokenise
 from logproof.verify.stats import distance

@@ -17,7 +17,7 @@ from logproof.errors import EngineError, UsageError
 from logproof.parallel import in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.artifact.replayed import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Replay, ReplayFailure
 from logproof.verify.calibrate.fit import Honest
 from logproof.verify.checks import recorded as offline
 from logproof.verify.policy import NoiseFloor

@@ -38,7 +38,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
 from logproof.verify.artifact.artifact import Artifact, Mode
 from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, columns_of, make
-from logproof.verify.artifact.replayed import Method, Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Method, Replay, ReplayFailure
 from logproof.verify.stats.distance import max_abs, pair
 
 Asked = Literal["decode", "prefill", "auto"]
