@@ -13,7 +13,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.artifact_files import to_positions
 from logproof.verify.artifact.columns import Columns, sort_rows
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 
 K = 20
 """Entries recorded a position."""
@@ -102,9 +102,9 @@ def artifact(record: Record, **sampling: object) -> Artifact:
     return art.seal(made)
 
 
-def replayed(record: Record) -> Replay:
+def replayed(record: Record) -> ReplayResult:
     """The verifier's prefill as `logproof replay` gives it."""
-    return Replay(
+    return ReplayResult(
         method="prefill",
         method_reason="raw logprobs need one prefill, on any engine",
         mode="raw",

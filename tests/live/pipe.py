@@ -20,7 +20,7 @@ from logproof.proxy.app import STATUS
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit import audit as auditing
 from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict
@@ -28,7 +28,7 @@ from proxy.running import call, wait_for
 from verify.builders import policy
 
 T = TypeVar("T")
-Answer = Replay | ReplayFailure | None
+Answer = ReplayResult | ReplayFailure | None
 EXACT = 2e-4
 """Largest difference, nats, of honest logprobs on one float32 engine on a CPU (8e-5 was seen)."""
 K = 5

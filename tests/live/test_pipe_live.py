@@ -36,7 +36,7 @@ from logproof.verify import policy as policies
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded as offline
 from logproof.verify.checks import structure
@@ -127,7 +127,7 @@ def test_from_client_to_verdict(recorded: dict[str, Artifact], judged: Judged, n
     assert artifact.sampling.unresolved() == ()
     assert structure.faults(artifact) == []
     answer, verdict = judged[name, method]
-    assert isinstance(answer, Replay), answer
+    assert isinstance(answer, ReplayResult), answer
     assert (answer.method, verdict.context.method) == (method, method)
     assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.findings
 
@@ -138,7 +138,7 @@ def test_structured_output_needs_the_grammar_again(recorded: dict[str, Artifact]
     assert artifact.logprobs is not None
     assert artifact.logprobs.mode == "constrained"
     answer, verdict = judged[name, "decode"]
-    assert isinstance(answer, Replay), answer
+    assert isinstance(answer, ReplayResult), answer
     assert (answer.method, answer.mode) == ("decode", "constrained")
     assert (verdict.status, outcomes(verdict, "S1", "S4")) == ("valid", ["pass", "pass"]), verdict.findings
     refused, open_ = judged[name, "prefill"]
@@ -200,15 +200,15 @@ def test_commands_judge_what_the_proxy_wrote(
 def test_missing_tokens_are_asked_by_name(plugin_url: str, recorded: dict[str, Artifact]) -> None:
     """A narrow answer, completed by `logprob_token_ids`, holds every recorded token with the engine's own value."""
 
-    async def work() -> tuple[Replay, Replay]:
+    async def work() -> tuple[ReplayResult, ReplayResult]:
         async with connect(plugin_url, Options(texts=False)) as connection:
             narrow = msgspec.structs.replace(
                 connection, facts=msgspec.structs.replace(connection.facts, max_logprobs=2)
             )
             whole = await rep.replay(connection, recorded["completion"], "prefill")
             filled = await rep.replay(narrow, recorded["completion"], "prefill", fill=True)
-            assert isinstance(whole, Replay)
-            assert isinstance(filled, Replay)
+            assert isinstance(whole, ReplayResult)
+            assert isinstance(filled, ReplayResult)
             return whole, filled
 
     whole, filled = go(work())
@@ -274,7 +274,7 @@ def test_tool_calls_pass_unchanged_and_a_forced_one_says_why_it_is_not_replayed(
     for (answer, verdict), artifact in list(zip(found, made, strict=True))[:2]:
         assert artifact.logprobs is not None
         assert artifact.logprobs.mode == "raw"
-        assert isinstance(answer, Replay), answer
+        assert isinstance(answer, ReplayResult), answer
         assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
     for (answer, verdict), artifact in list(zip(found, made, strict=True))[2:]:
         assert artifact.logprobs is not None
@@ -324,7 +324,7 @@ def test_processed_logprobs_are_recorded_and_replayed_as_such(
     assert processed.tokens.completion_ids == raw.tokens.completion_ids
     policy_ = msgspec.structs.replace(rules("decode"), mode="processed")
     ((answer, verdict),) = go(verdicts_of(plugin_url, [processed], policy_))
-    assert isinstance(answer, Replay), answer
+    assert isinstance(answer, ReplayResult), answer
     assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
     lie = msgspec.structs.replace(raw, logprobs=msgspec.structs.replace(raw.logprobs, mode="processed"))
     fits = next(f for f in offline.check(art.seal(lie)).findings if f.test == "S0c")

@@ -17,7 +17,7 @@ from logproof.cli.main import run as command
 from logproof.client.connect import Options, connect
 from logproof.client.probe import read_facts
 from logproof.dialects.common import openapi_fields
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit import audit as auditing
 from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Pins, capture, prompts
@@ -125,7 +125,7 @@ def test_records_of_one_engine_replay_on_the_other(engine_url: str, sglang_url: 
                 for one in made:
                     assert one.artifact is not None, one.error
                     answer, verdict = await auditing.verify(trusted, one.artifact, RULES)
-                    assert isinstance(answer, Replay), answer
+                    assert isinstance(answer, ReplayResult), answer
                     assert (answer.method, answer.engine) == ("prefill", trusted.facts.engine)
                     assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.findings
 

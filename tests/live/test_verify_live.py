@@ -18,7 +18,7 @@ from logproof.client.connect import Connection, Options, connect
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import pack
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
@@ -66,7 +66,7 @@ def test_honest_artifacts_replay_exactly(engine_url: str, sampler: Sampler) -> N
             assert len(made) == 2
             for artifact in made:
                 answer = await rep.replay(connection, artifact, repeats=2)
-                assert isinstance(answer, Replay)
+                assert isinstance(answer, ReplayResult)
                 assert answer.noise_floor == 0.0
                 got = judge(artifact, answer, rules(connection), NOW)
                 assert (got.status, got.level) == ("valid", "replayed"), got.reasons
@@ -84,7 +84,7 @@ def test_every_edited_token_is_found_at_its_position(engine_url: str) -> None:
             for at in (0, len(ids) // 2, len(ids) - 2):
                 cheat = edited(artifact, at, (ids[at] + 7) % 49000 + 3)
                 answer = await rep.replay(connection, cheat)
-                assert isinstance(answer, Replay)
+                assert isinstance(answer, ReplayResult)
                 own = art.columns(cheat)
                 pairs = distance.pair(own, answer.columns)
                 assert int(distance.positions_over(pairs, EXACT)[0]) in (at, at + 1)
@@ -135,7 +135,7 @@ def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
             assert artifact.tokens.prompt_ids
         async with connect(engine_url, Options(texts=False)) as native:
             answer, verdict = await auditing.verify(native, artifact, rules(native))
-            assert isinstance(answer, Replay)
+            assert isinstance(answer, ReplayResult)
             assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
 
     go(work())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.columns import Columns, make
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.policy import Engine, Policy
 from logproof.verify.stats import distance, sampler_noise
 from logproof.verify.stats.support import Sampler
@@ -176,8 +176,8 @@ def policy(**fields: object) -> Policy:
     return msgspec.structs.replace(base, **fields)
 
 
-def replayed(columns: Columns, **fields: object) -> Replay:
-    base = Replay(
+def replayed(columns: Columns, **fields: object) -> ReplayResult:
+    base = ReplayResult(
         method="prefill", method_reason="stock", mode="raw", columns=columns, endpoint="http://t", fingerprint="fp-1"
     )
     return msgspec.structs.replace(base, **fields)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fakes.server import FakeServer
 from logproof.ir.facts import Facts
 from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Captured, Pins, capture, prompts
 from logproof.verify.replay import replay as rep
@@ -47,7 +47,7 @@ def one(fake: FakeServer, pins: Pins = PINS, known: Facts = FACTS) -> Artifact:
 
 async def replayed(
     fake: FakeServer, artifact: Artifact, asked: rep.Asked = "auto", known: Facts = FACTS, repeats: int = 1
-) -> Replay | ReplayFailure:
+) -> ReplayResult | ReplayFailure:
     async with open_tiny(fake, known) as connection:
         return await rep.replay(connection, artifact, asked, repeats=repeats)
 

@@ -10,7 +10,7 @@ import pytest
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.columns import Columns, make
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.checks import recorded
 from logproof.verify.checks import replayed as online
 from logproof.verify.judge import judge
@@ -37,7 +37,7 @@ replace = msgspec.structs.replace
 N = 120
 
 
-def exact(sampler: Sampler = PLAIN, seed: int = 7, n: int = N) -> tuple[art.Artifact, Replay]:
+def exact(sampler: Sampler = PLAIN, seed: int = 7, n: int = N) -> tuple[art.Artifact, ReplayResult]:
     z = logits(n, 99)
     ids = draw(z, sampler, seed)
     return artifact(record(z, ids, 20), sampler, seed), replayed(record(z, ids, 40))

@@ -9,14 +9,16 @@ from typing import Literal
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Mode
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.checks import recorded, replayed
 from logproof.verify.policy import Policy
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import Context, Finding, Verdict, decide
 
 
-def judge(artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Policy | None, now: datetime) -> Verdict:
+def judge(
+    artifact: Artifact, replay: ReplayResult | ReplayFailure | None, policy: Policy | None, now: datetime
+) -> Verdict:
     """The verdict. replay None: only the offline tests were asked for. now: with time zone."""
     trusted = policy.selftest.profile if policy is not None and policy.selftest and policy.selftest.passed else None
     checked = recorded.check(artifact, trusted, policy.eos_ids if policy is not None else None)
@@ -30,7 +32,7 @@ def judge(artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Pol
 def _replayed(
     artifact: Artifact,
     checked: recorded.Offline,
-    replay: Replay | ReplayFailure | None,
+    replay: ReplayResult | ReplayFailure | None,
     policy: Policy | None,
     now: datetime,
 ) -> list[Finding]:
@@ -47,7 +49,7 @@ def _replayed(
     return replayed.check(artifact, checked, replay.columns, replay.mode, policy, replay.scored)
 
 
-def _obstacle(artifact: Artifact, replay: Replay, policy: Policy, now: datetime) -> Finding | None:
+def _obstacle(artifact: Artifact, replay: ReplayResult, policy: Policy, now: datetime) -> Finding | None:
     """Why this policy does not speak about this artifact and replay."""
     if policy.expired(now):
         return Finding(test="policy", outcome="unknown", reason="stale", detail=f"it expired on {policy.expires_at}")
@@ -96,7 +98,7 @@ def request_log_e(findings: Sequence[Finding]) -> float:
     return evalue.average(values) if values else 0.0
 
 
-def _noise_floor(done: Replay | None, policy: Policy | None) -> float | None:
+def _noise_floor(done: ReplayResult | None, policy: Policy | None) -> float | None:
     """As measured with this replay, else as calibration measured it on the same engine."""
     if done is None or done.noise_floor is not None or policy is None:
         return None if done is None else done.noise_floor
@@ -104,9 +106,9 @@ def _noise_floor(done: Replay | None, policy: Policy | None) -> float | None:
 
 
 def _context(
-    artifact: Artifact, replay: Replay | ReplayFailure | None, policy: Policy | None, now: datetime
+    artifact: Artifact, replay: ReplayResult | ReplayFailure | None, policy: Policy | None, now: datetime
 ) -> Context:
-    done = replay if isinstance(replay, Replay) else None
+    done = replay if isinstance(replay, ReplayResult) else None
     held = list(policy.holdout.values()) if policy is not None else []
     return Context(
         time=now.astimezone(UTC).isoformat(timespec="seconds"),

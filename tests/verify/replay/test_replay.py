@@ -14,7 +14,7 @@ from logproof.errors import AuthError
 from logproof.ir.facts import Facts
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit import audit as auditing
 from logproof.verify.judge import judge
 from logproof.verify.policy import NoiseFloor
@@ -31,7 +31,7 @@ def test_honest_artifacts_replay_exactly_both_ways(fake: FakeServer, sampler: Sa
     serve(fake, Tiny())
     made = one(fake, msgspec.structs.replace(PINS, sampler=sampler))
     answer = run(replayed(fake, made, asked, facts(plugin=PLUGIN), repeats=2))
-    assert isinstance(answer, Replay)
+    assert isinstance(answer, ReplayResult)
     assert (answer.method, answer.mode, answer.noise_floor) == (asked, "raw", 0.0)
     got = judge(made, answer, msgspec.structs.replace(TINY_POLICY, method=asked), NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.reasons
@@ -75,7 +75,7 @@ def test_processed_logprobs_need_the_plugin(fake: FakeServer) -> None:
     plain = msgspec.structs.replace(PLUGIN, logprobs_mode=False)
     assert isinstance(run(replayed(fake, processed, "auto", facts(plugin=plain))), ReplayFailure)
     answer = run(replayed(fake, processed, "auto", facts(plugin=PLUGIN)))
-    assert isinstance(answer, Replay)
+    assert isinstance(answer, ReplayResult)
     assert (answer.method, answer.mode) == ("decode", "processed")
     body = fake.seen[-1].json()
     assert body["enforced_token_ids"] == list(made.tokens.completion_ids or ())
@@ -135,7 +135,7 @@ def test_a_constrained_completion_is_replayed_under_its_grammar(fake: FakeServer
     assert made.logprobs is not None
     assert (made.logprobs.mode, made.sampling.unresolved()) == ("constrained", ())
     answer = run(replayed(fake, made, "auto", facts(plugin=PLUGIN)))
-    assert isinstance(answer, Replay), answer
+    assert isinstance(answer, ReplayResult), answer
     assert (answer.method, answer.mode) == ("decode", "constrained")
     body = fake.seen[-1].json()
     assert (body["structured_outputs"], body["logprobs_mode"]) == (GRAMMAR["structured_outputs"], "raw_logprobs")
@@ -195,12 +195,12 @@ def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
     serve(fake, Tiny())
     made = one(fake)
 
-    async def work(known: Facts, most: int = rep.MAX_FILLS) -> Replay:
+    async def work(known: Facts, most: int = rep.MAX_FILLS) -> ReplayResult:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rep, "MAX_FILLS", most)
             async with open_tiny(fake, known) as connection:
                 answer = await rep.replay(connection, made, "prefill", fill=True)
-        assert isinstance(answer, Replay)
+        assert isinstance(answer, ReplayResult)
         return answer
 
     own = art.columns(made)
@@ -224,7 +224,7 @@ def test_long_decodes_go_in_windows(fake: FakeServer, monkeypatch: pytest.Monkey
     made = one(fake)
     before = len(fake.seen)
     answer = run(replayed(fake, made, "decode", facts(plugin=PLUGIN)))
-    assert isinstance(answer, Replay)
+    assert isinstance(answer, ReplayResult)
     assert len(fake.seen) - before == 3
     assert answer.columns.sampled_ids.tolist() == list(made.tokens.completion_ids or ())
     assert judge(made, answer, msgspec.structs.replace(TINY_POLICY, method="decode"), NOW).status == "valid"

@@ -21,7 +21,7 @@ from logproof.parallel import in_order
 from logproof.verify import verdict as verdicts
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
@@ -140,7 +140,7 @@ async def _replayed(
         detail = next((f.detail for f in checked.findings if f.outcome != "pass"), "it cannot be replayed")
         return {**row, "failure": detail}
     answer = await replaying(connection, artifact, asked, repeats=repeats, fill=fill)
-    if not isinstance(answer, Replay):
+    if not isinstance(answer, ReplayResult):
         return {**row, "failure": f"{answer.reason}: {answer.detail}"}
     same = len(answer.columns) == len(checked.columns) and bool(
         (answer.columns.sampled_ids == checked.columns.sampled_ids).all()

@@ -19,7 +19,7 @@ class ReplayFailure(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Replay(msgspec.Struct, frozen=True, eq=False):
+class ReplayResult(msgspec.Struct, frozen=True, eq=False):
     """What the trusted engine said about an artifact's tokens.
 
     columns: its distributions, with the ids that came back. scored: the same with every recorded token named, where

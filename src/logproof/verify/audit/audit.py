@@ -9,7 +9,7 @@ import msgspec
 
 from logproof.client.connect import Connection
 from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.evidence import Audit, Session, add, add_failure, headline
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
@@ -25,7 +25,7 @@ class Verified(msgspec.Struct, frozen=True, eq=False):
 
     prompt: str
     artifact: Artifact
-    replay: Replay | ReplayFailure | None
+    replay: ReplayResult | ReplayFailure | None
     verdict: Verdict
 
 
@@ -45,7 +45,7 @@ async def verify(
     repeats: int = 1,
     fill: bool = False,
     explain: bool = False,
-) -> tuple[Replay | ReplayFailure | None, Verdict]:
+) -> tuple[ReplayResult | ReplayFailure | None, Verdict]:
     """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
 
     method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
@@ -57,7 +57,7 @@ async def verify(
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
     verdict = judge(artifact, answer, policy, datetime.now(UTC))
-    if explain and isinstance(answer, Replay) and policy is not None:
+    if explain and isinstance(answer, ReplayResult) and policy is not None:
         verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
     return answer, verdict
 

@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 
 from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.audit import Verified
 from logproof.verify.audit.evidence import Audit, Session, changes, outdated
 from logproof.verify.policy import Policy
@@ -142,7 +142,7 @@ def _text(verified: Verified, policy: Policy, texts: Mapping[int, str]) -> str:
 def _scores(verified: Verified, policy: Policy) -> list[float]:
     """Position scores, empty where there was no replay of these tokens."""
     answer = verified.replay
-    if not isinstance(answer, Replay) or verified.artifact.positions is None:
+    if not isinstance(answer, ReplayResult) or verified.artifact.positions is None:
         return []
     own = art.columns(verified.artifact)
     if not np.array_equal(own.sampled_ids, answer.columns.sampled_ids):

@@ -21,7 +21,7 @@ from logproof.ir.request import Input, Request, Sampling, Scoring
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.retokenise import retokenise
 from logproof.verify.stats import distance
@@ -132,7 +132,7 @@ def explanation(own: Columns, claimed: Columns, others: Mapping[str, Columns], s
 
 
 async def explained(
-    trusted: Connection, artifact: Artifact, claimed: Replay, sigma: Sigma, verdict: Verdict
+    trusted: Connection, artifact: Artifact, claimed: ReplayResult, sigma: Sigma, verdict: Verdict
 ) -> Verdict:
     """The verdict with S5, if it was the distribution that failed; status and reasons stay. Raises what `replay` does.
 
@@ -148,7 +148,7 @@ async def explained(
     for other in tried:
         moved = replace(artifact, tokens=replace(artifact.tokens, prompt_ids=other.prompt_ids))
         answer = await replay(trusted, moved, claimed.method)
-        if isinstance(answer, Replay) and first_difference(own.sampled_ids, answer.columns.sampled_ids) is None:
+        if isinstance(answer, ReplayResult) and first_difference(own.sampled_ids, answer.columns.sampled_ids) is None:
             answers[other.name] = answer.columns
     found = explanation(own, claimed.columns, answers, sigma)
     return replace(verdict, findings=(*verdict.findings, found))

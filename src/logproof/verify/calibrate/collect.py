@@ -17,7 +17,7 @@ from logproof.errors import EngineError, UsageError
 from logproof.parallel import in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.artifact.replay_result import Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.calibrate.fit import Honest
 from logproof.verify.checks import recorded as offline
 from logproof.verify.policy import NoiseFloor
@@ -104,8 +104,8 @@ def _prompt_of(artifact: Artifact) -> str:
     return hashlib.sha256(repr(artifact.tokens.prompt_ids).encode()).hexdigest()
 
 
-def _pair(prompt: str, artifact: Artifact, answer: Replay | ReplayFailure) -> Honest | str:
-    return Honest(prompt, artifact, answer) if isinstance(answer, Replay) else f"{prompt}: {answer.detail}"
+def _pair(prompt: str, artifact: Artifact, answer: ReplayResult | ReplayFailure) -> Honest | str:
+    return Honest(prompt, artifact, answer) if isinstance(answer, ReplayResult) else f"{prompt}: {answer.detail}"
 
 
 def _refuse_many(failures: Sequence[str], total: int) -> None:
@@ -125,7 +125,9 @@ async def _replayed(verifier: Connection, made: Sequence[Captured], method: Aske
     return [_pair(prompt, artifact, answer) for (prompt, artifact), answer in zip(sound, answers, strict=True)]
 
 
-async def _answer(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay | ReplayFailure:
+async def _answer(
+    verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1
+) -> ReplayResult | ReplayFailure:
     checked = offline.check(artifact)
     bad = next((f for f in checked.findings if f.outcome == "fail"), None)
     if bad is not None:
@@ -135,7 +137,7 @@ async def _answer(verifier: Connection, artifact: Artifact, method: Asked, repea
     return await replay(verifier, artifact, method, repeats=repeats)
 
 
-async def _sure(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> Replay:
+async def _sure(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> ReplayResult:
     answer = await _answer(verifier, artifact, method, repeats)
     if isinstance(answer, ReplayFailure):
         raise EngineError(f"the trusted engine did not replay an honest artifact: {answer.detail}")

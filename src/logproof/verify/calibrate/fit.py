@@ -23,7 +23,7 @@ from logproof.errors import UsageError
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
-from logproof.verify.artifact.replay_result import Replay
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.checks import recorded, replayed
 from logproof.verify.judge import judge
 from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
@@ -47,7 +47,7 @@ class Honest(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     prompt: str
     artifact: Artifact
-    replay: Replay
+    replay: ReplayResult
 
     @cached_property
     def own(self) -> Columns:

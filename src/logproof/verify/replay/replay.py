@@ -32,13 +32,12 @@ from logproof.errors import (
     RequestRefused,
     StatusError,
 )
-from logproof.ir.request import Input, Output, Request, Sampling, Scoring
-from logproof.ir.request import Replay as ReplayLeaves
+from logproof.ir.request import Input, Output, Replay, Request, Sampling, Scoring
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
 from logproof.verify.artifact.artifact import Artifact, Mode
 from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, columns_of, make
-from logproof.verify.artifact.replay_result import Method, Replay, ReplayFailure
+from logproof.verify.artifact.replay_result import Method, ReplayFailure, ReplayResult
 from logproof.verify.stats.distance import max_abs, pair
 
 Asked = Literal["decode", "prefill", "auto"]
@@ -138,7 +137,7 @@ async def replay(
     preferred: Method | None = None,
     repeats: int = 1,
     fill: bool = False,
-) -> Replay | ReplayFailure:
+) -> ReplayResult | ReplayFailure:
     """Replay an artifact that passed its own checks. repeats: replays made; the spread of several is the noise floor.
 
     preferred: see `plan`. fill: see the top of this file.
@@ -157,7 +156,7 @@ async def replay(
     except (EndpointError, RequestRefused) as error:
         return _failure(error)
     columns, call = runs[-1]
-    return Replay(
+    return ReplayResult(
         method=chosen.method,
         method_reason=chosen.reason,
         mode=_mode(call, chosen),
@@ -307,7 +306,7 @@ def _enforced(
         Input(token_ids=tuple(np.concatenate((prompt, before)).tolist())),
         sampling=sampling,
         scoring=Scoring(sampled=chosen.width),
-        replay=ReplayLeaves(
+        replay=Replay(
             token_ids=tuple(piece.tolist()),
             logprobs_mode=("processed" if processed else "raw") if told else None,
         ),
