@@ -27,7 +27,7 @@ from logproof.client.pool import open_pool
 from logproof.errors import LogproofError
 from logproof.eval.plan.jobs import load, prepare
 from logproof.eval.run.run import Order, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import PplItem, Settings
 
 TASKS = ("arc_easy_ppl", "hellaswag_ppl")
@@ -44,7 +44,7 @@ def entries(limit: str) -> list[tuple[str, Settings]]:
 async def ours(args: argparse.Namespace, out: Path) -> Span:
     """When one run of logproof worked."""
     options = Options(dialect="vllm_native", texts=False, concurrency=args.concurrency)
-    order = Order(entries=entries(args.limit), source=args.data, out=out, policy=Policy(args.concurrency))
+    order = Order(entries=entries(args.limit), source=args.data, out=out, policy=RunPolicy(args.concurrency))
     async with open_pool([args.model], options) as pool:
         start = time.perf_counter()
         finished = await execute(order, pool)

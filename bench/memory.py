@@ -31,7 +31,7 @@ from logproof.client.pool import Pool
 from logproof.dialects.registry import get_dialect
 from logproof.eval.plan.jobs import load, prepare, provenance
 from logproof.eval.run.run import Order, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.http.endpoint import endpoint
 from logproof.http.exchange import WireReply, WireRequest
@@ -115,7 +115,9 @@ def connection() -> Connection:
 def order(folder: str, *, resume: bool = False) -> Order:
     """The run over the rows in a folder, into that folder."""
     entries = [(TASK, Settings(shots=0))]
-    return Order(entries=entries, source=folder, out=Path(folder) / "run", policy=Policy(concurrency=32), resume=resume)
+    return Order(
+        entries=entries, source=folder, out=Path(folder) / "run", policy=RunPolicy(concurrency=32), resume=resume
+    )
 
 
 def run(count: int) -> dict[str, float]:

@@ -25,11 +25,11 @@ import numpy as np
 
 from logproof.store.digest import call_key, sample_key
 from logproof.store.packed_columns import Column
-from logproof.store.records import CallRecord, Provenance, SampleRecord
+from logproof.store.records import CallRecord, RunProvenance, SampleRecord
 from logproof.store.run_store import RunStore
-from logproof.store.schema import Encoder, Row
+from logproof.store.schema import RecordEncoder, TableRow
 
-PROVENANCE = Provenance(config={"bench": True}, model={"name": "none"}, tasks={"bench": "1"})
+PROVENANCE = RunProvenance(config={"bench": True}, model={"name": "none"}, tasks={"bench": "1"})
 PROMPT = "The quick brown fox jumps over the lazy dog. " * 50
 POSITIONS = 60
 LABELS = {
@@ -69,9 +69,9 @@ def record(number: int) -> CallRecord:
     )
 
 
-def build(count: int, into: Callable[[Row], None]) -> float:
+def build(count: int, into: Callable[[TableRow], None]) -> float:
     """Seconds to build `count` records and their rows, each handed on."""
-    encoder = Encoder()
+    encoder = RecordEncoder()
     start = time.perf_counter()
     for number in range(count):
         into(encoder.row(record(number)))
@@ -94,7 +94,7 @@ def json_lines(count: int, folder: Path) -> float:
     with (folder / "calls.jsonl").open("wb") as file:
         synced = time.perf_counter()
 
-        def write(row: Row) -> None:
+        def write(row: TableRow) -> None:
             nonlocal synced
             cells = [cell.hex() if isinstance(cell, bytes) else cell for cell in row.cells]
             file.write(json.dumps(cells).encode() + b"\n")

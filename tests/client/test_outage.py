@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from client.test_pool import Clock, members
-from eval.toy import Heard, ListSink, ToyEngine, ready, serving
+from eval.toy import EventList, RecordList, ToyEngine, ready, serving
 from fakes.server import FakeServer, Reply
 from logproof.cli.main import run
 from logproof.client.connect import Connection, connect
 from logproof.client.outage import POLL_S, Read, answers, difference, facts_now, nobody
 from logproof.client.pool import RESENDS, Pool
 from logproof.errors import EndpointError, EngineGone, ServerFault, TimeoutFired, TransportError
-from logproof.eval.run.runner import Policy, Runner, run_until_signal
+from logproof.eval.run.runner import Runner, RunPolicy, run_until_signal
 from logproof.http.endpoint import endpoint
 from logproof.ir.facts import Facts
 from logproof.store.reader import StoreReader
@@ -41,9 +41,9 @@ class Mortal(ToyEngine):
         return not self.dead
 
 
-def runner(engine: Mortal, policy: Policy, read: Read = facts_now) -> tuple[Runner, ListSink, Clock, Heard]:
+def runner(engine: Mortal, policy: RunPolicy, read: Read = facts_now) -> tuple[Runner, RecordList, Clock, EventList]:
     """A run of ROWS generated samples, one request each."""
-    clock, sink, heard = Clock(), ListSink(), Heard()
+    clock, sink, heard = Clock(), RecordList(), EventList()
     pool = Pool(members(engine, engine), ask=engine.answers, read=read, clock=clock, sleep=clock.sleep)
     jobs = ready(pool.first, "gsm8k_gen", limit=str(ROWS), shots=0)
     return Runner(jobs, pool, sink, policy, events=heard), sink, clock, heard
@@ -52,7 +52,7 @@ def runner(engine: Mortal, policy: Policy, read: Read = facts_now) -> tuple[Runn
 @pytest.mark.parametrize("error", [TransportError("nothing listens"), ServerFault(503, "no healthy upstream")])
 def test_a_run_waits_for_an_engine_and_goes_on_with_no_sample_failed(error: EndpointError) -> None:
     engine = Mortal(5, back=10, error=error)
-    running, sink, clock, heard = runner(engine, Policy(3))
+    running, sink, clock, heard = runner(engine, RunPolicy(3))
     ended = asyncio.run(running.run())
     assert (ended.ran, ended.failed, ended.reason) == (ROWS, 0, None)
     assert {s.status for s in sink.samples} == {"ok"}
@@ -65,7 +65,7 @@ def test_a_run_waits_for_an_engine_and_goes_on_with_no_sample_failed(error: Endp
 
 def test_a_run_whose_engine_stays_away_ends_and_records_no_sample_that_was_not_answered() -> None:
     engine = Mortal(5, back=None)
-    running, sink, _, heard = runner(engine, Policy(3, patience=60))
+    running, sink, _, heard = runner(engine, RunPolicy(3, patience=60))
     with pytest.raises(EngineGone, match=r"the engine at http://\S+:1, http://\S+:2 is gone: no answer for 6\d s"):
         asyncio.run(running.run())
     assert [s.status for s in sink.samples] == ["ok"] * 5
@@ -76,7 +76,7 @@ def test_a_run_whose_engine_stays_away_ends_and_records_no_sample_that_was_not_a
 
 def test_samples_that_fail_while_an_endpoint_answers_are_failed_and_the_run_goes_on() -> None:
     engine = Mortal(0, back=0)
-    running, sink, clock, heard = runner(engine, Policy(1))
+    running, sink, clock, heard = runner(engine, RunPolicy(1))
     engine.behave = lambda body: TransportError("cut")
     ended = asyncio.run(running.run())
     assert (ended.ran, ended.failed) == (ROWS, ROWS)
@@ -104,17 +104,17 @@ class Fragile(Mortal):
 
 
 def test_a_request_that_ends_the_engine_each_time_is_failed_in_the_end_and_no_other() -> None:
-    engine, clock, sink = Fragile(), Clock(), ListSink()
+    engine, clock, sink = Fragile(), Clock(), RecordList()
     pool = Pool(members(engine), ask=engine.answers, clock=clock, sleep=clock.sleep)
     jobs = ready(pool.first, "gsm8k_gen", limit=str(ROWS), shots=0)
-    ended = asyncio.run(Runner(jobs, pool, sink, Policy(3)).run())
+    ended = asyncio.run(Runner(jobs, pool, sink, RunPolicy(3)).run())
     assert (ended.ran, ended.failed) == (ROWS, 1)
     assert engine.kills == 1 + RESENDS
 
 
 def test_an_engine_that_comes_and_goes_fails_no_sample() -> None:
     engine = Mortal(5, back=None)
-    running, sink, _, _ = runner(engine, Policy(3))
+    running, sink, _, _ = runner(engine, RunPolicy(3))
     flickers = iter(range(10**6))
 
     async def flickering(_: Connection) -> bool:
@@ -128,7 +128,7 @@ def test_an_engine_that_comes_and_goes_fails_no_sample() -> None:
 
 def test_an_engine_that_goes_for_good_after_the_last_resend_fails_no_sample() -> None:
     engine = Mortal(5, back=None)
-    running, sink, _, heard = runner(engine, Policy(1))
+    running, sink, _, heard = runner(engine, RunPolicy(1))
     there = iter([False, False, True, True, True, True] * RESENDS)
 
     async def at_times(_: Connection) -> bool:
@@ -147,7 +147,7 @@ def test_a_run_ends_where_another_engine_answers_after_an_outage() -> None:
     async def other(connection: Connection) -> Facts:
         return msgspec.structs.replace(connection.facts, version="9")
 
-    running, sink, _, _ = runner(engine, Policy(3), other)
+    running, sink, _, _ = runner(engine, RunPolicy(3), other)
     with pytest.raises(EngineGone, match=r"another engine answers at http://127.0.0.1:1: vllm 0 then, 9 now") as gone:
         asyncio.run(running.run())
     assert gone.value.hint == "start the one that the run was planned with and go on"
@@ -167,7 +167,7 @@ def test_a_run_waits_until_an_engine_tells_what_it_is(vague: EndpointError | Fac
             raise told
         return told
 
-    running, sink, _, _ = runner(engine, Policy(3), later)
+    running, sink, _, _ = runner(engine, RunPolicy(3), later)
     assert asyncio.run(running.run()).failed == 0
     assert len(sink.samples) == ROWS
     assert len(tries) == 5, "three tries, then both endpoints"
@@ -175,7 +175,7 @@ def test_a_run_waits_until_an_engine_tells_what_it_is(vague: EndpointError | Fac
     async def never(connection: Connection) -> Facts:
         raise TransportError("cut")
 
-    running, _, _, _ = runner(Mortal(5, back=10), Policy(3), never)
+    running, _, _, _ = runner(Mortal(5, back=10), RunPolicy(3), never)
     with pytest.raises(EngineGone, match="is gone: it does not tell what it is: cut for"):
         asyncio.run(running.run())
 
@@ -215,7 +215,7 @@ def test_facts_are_asked_again_where_a_probe_told_them() -> None:
 
 def test_an_interrupt_ends_the_wait() -> None:
     engine = Mortal(5, back=None)
-    running, sink, clock, _ = runner(engine, Policy(3))
+    running, sink, clock, _ = runner(engine, RunPolicy(3))
     polls: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from eval.toy import Heard, ListSink, ToyEngine, connection, fault, ready, serving
+from eval.toy import EventList, RecordList, ToyEngine, connection, fault, ready, serving
 from fakes.server import FakeServer
 from logproof.client.connect import Connection, Options
 from logproof.client.pool import MAX_REST_S, REST_S, ROUNDS, Pool, open_pool
 from logproof.errors import BadReply, EndpointError, RateLimited, TransportError, UsageError
 from logproof.eval.plan.jobs import provenance
 from logproof.eval.run.run import Order, execute
-from logproof.eval.run.runner import Policy, Runner
+from logproof.eval.run.runner import Runner, RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.http.endpoint import endpoint
 from logproof.http.retry import RetryPolicy
@@ -169,8 +169,8 @@ def test_a_run_goes_on_where_one_of_two_endpoints_dies_half_way() -> None:
     dying = ToyEngine()
     dying.behave = lambda body: TransportError("gone") if len(dying.seen) > 5 else None
     pool, _, _ = pooled(dying, ToyEngine())
-    jobs, sink, heard = ready(pool.first, "arc_easy_ppl", limit="8"), ListSink(), Heard()
-    ended = asyncio.run(Runner(jobs, pool, sink, Policy(2), events=heard).run())
+    jobs, sink, heard = ready(pool.first, "arc_easy_ppl", limit="8"), RecordList(), EventList()
+    ended = asyncio.run(Runner(jobs, pool, sink, RunPolicy(2), events=heard).run())
     assert (ended.ran, ended.failed) == (8, 0)
     rested = [fields for event, fields in heard.events if event == "endpoint_rests"]
     assert [(f["endpoint"], f["seconds"]) for f in rested] == [("http://127.0.0.1:1", REST_S)]

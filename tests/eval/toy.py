@@ -22,8 +22,8 @@ from logproof.client.pool import Pool
 from logproof.dialects.registry import get_dialect
 from logproof.errors import ServerFault
 from logproof.eval.plan.jobs import Entry, Job, load, prepare
-from logproof.eval.run.run import Finished, Order, execute
-from logproof.eval.run.runner import Ended, Policy, Runner
+from logproof.eval.run.run import Order, RunResult, execute
+from logproof.eval.run.runner import RunEnd, Runner, RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.http.endpoint import endpoint
 from logproof.http.exchange import WireReply, WireRequest
@@ -149,7 +149,7 @@ def connection(engine: ToyEngine, dialect: str = "vllm_native", *, tokenizer: bo
     return Connection(client, endpoint("http://127.0.0.1:1"), known, cast(Any, engine), reads, "toy")
 
 
-class ListSink:
+class RecordList:
     """Keeps records in memory."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class ListSink:
         self.flushed += 1
 
 
-class Heard:
+class EventList:
     """Keeps events in memory."""
 
     def __init__(self) -> None:
@@ -183,11 +183,11 @@ def ready(conn: Connection, *names: str, data: str | None = None, **settings: An
     return asyncio.run(prepare(load(entries, data), conn))
 
 
-def run(conn: Connection, jobs: list[Job], sink: ListSink | None = None, **options: Any) -> tuple[Ended, ListSink]:
+def run(conn: Connection, jobs: list[Job], sink: RecordList | None = None, **options: Any) -> tuple[RunEnd, RecordList]:
     """Run jobs to their end."""
-    kept = sink or ListSink()
+    kept = sink or RecordList()
     done = options.pop("done", ())
-    ended = asyncio.run(Runner(jobs, Pool([conn]), kept, Policy(**options), done).run())
+    ended = asyncio.run(Runner(jobs, Pool([conn]), kept, RunPolicy(**options), done).run())
     return ended, kept
 
 
@@ -195,9 +195,9 @@ def fault(message: str = "engine fell over") -> ServerFault:
     return ServerFault(500, message)
 
 
-def stored(path: Path, conn: Connection, *names: str, resume: bool = False, **settings: Any) -> Finished:
+def stored(path: Path, conn: Connection, *names: str, resume: bool = False, **settings: Any) -> RunResult:
     """Run tasks into a store."""
-    order = Order(entries=[(n, Settings(**settings)) for n in names], out=path, policy=Policy(4), resume=resume)
+    order = Order(entries=[(n, Settings(**settings)) for n in names], out=path, policy=RunPolicy(4), resume=resume)
     return asyncio.run(execute(order, Pool([conn])))
 
 

@@ -11,8 +11,8 @@ import pytest
 from logproof.client.connect import Options, connect
 from logproof.client.pool import open_pool
 from logproof.eval.report.parity import compare, judge, side
-from logproof.eval.run.run import Finished, Order, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.run import Order, RunResult, execute
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.score import stored_calls
 from logproof.eval.tasks.task import Settings
 from logproof.ir.request import Input, Request, Sampling, Scoring
@@ -23,13 +23,13 @@ TASKS = ("arc_easy_ppl", "hellaswag_ppl", "mmlu_clp", "gsm8k_gen")
 
 def run(
     url: str, out: Path, dialect: str, *tasks: str, resume: bool = False, concurrency: int = 2, **more: Any
-) -> Finished:
+) -> RunResult:
     settings = Settings(**{"limit": "3", "max_tokens": 24, **more})
 
-    async def work() -> Finished:
+    async def work() -> RunResult:
         async with open_pool([url], Options(dialect=dialect, concurrency=concurrency)) as pool:
             order = Order(
-                entries=[(t, settings) for t in tasks or TASKS], out=out, policy=Policy(concurrency), resume=resume
+                entries=[(t, settings) for t in tasks or TASKS], out=out, policy=RunPolicy(concurrency), resume=resume
             )
             return await execute(order, pool)
 

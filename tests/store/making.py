@@ -6,13 +6,13 @@ import numpy as np
 
 from logproof.store.digest import call_key, sample_key
 from logproof.store.packed_columns import Column
-from logproof.store.records import CallRecord, Provenance, SampleRecord
+from logproof.store.records import CallRecord, RunProvenance, SampleRecord
 
 MODEL = {"name": "smollm2", "root": "models/smollm2"}
 CALLS = 2
 
 
-def provenance(**changes: object) -> Provenance:
+def provenance(**changes: object) -> RunProvenance:
     base: dict[str, object] = {
         "config": {"limit": 50, "temperature": 0.0, "tasks": {"arc": {"shots": 5}}},
         "model": MODEL,
@@ -25,7 +25,7 @@ def provenance(**changes: object) -> Provenance:
         "versions": {"logproof": "0.1.0"},
         "planned": {"arc": 4},
     }
-    return Provenance(**(base | changes))
+    return RunProvenance(**(base | changes))
 
 
 def columns(number: int) -> dict[str, Column]:

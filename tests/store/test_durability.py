@@ -25,7 +25,7 @@ KILLS = 4
 
 
 def start(path: Path, *more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "records.writing", str(path), *map(str, more)]
+    command = [sys.executable, "-m", "store.writing", str(path), *map(str, more)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=TESTS)
 
 

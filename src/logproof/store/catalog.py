@@ -12,7 +12,7 @@ from logproof.files import store_error
 from logproof.store.database import FILE, LOCK
 from logproof.store.lock import is_held
 from logproof.store.reader import StoreReader
-from logproof.store.records import Summary
+from logproof.store.records import RunSummary
 
 MAX_DEPTH = 3
 """How many directories deep `find_runs` looks."""
@@ -27,7 +27,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     state: State
-    summary: Summary | None = None
+    summary: RunSummary | None = None
     error: str | None = None
 
 
@@ -51,7 +51,7 @@ def describe(path: Path) -> RunInfo:
     return RunInfo(path=str(path), state="running" if running else _state(summary), summary=summary)
 
 
-def _state(summary: Summary) -> State:
+def _state(summary: RunSummary) -> State:
     complete = all(count.ok == count.planned for count in summary.tasks)
     return "complete" if summary.tasks and complete else "partial"
 

@@ -26,8 +26,8 @@ from logproof.store.schema import FIELDS, JSON_FIELDS
 
 Table = Literal["samples", "calls"]
 Format = Literal["jsonl", "parquet"]
-Exported = CallRecord | SampleRecord
-Write = Callable[[Iterable[Exported], BinaryIO, Table], int]
+ExportRecord = CallRecord | SampleRecord
+Write = Callable[[Iterable[ExportRecord], BinaryIO, Table], int]
 
 BATCH_ROWS = 1000
 BATCH_VALUES = 2_000_000
@@ -39,7 +39,7 @@ _INFINITIES = {float("inf"): "inf", float("-inf"): "-inf"}
 
 def records(
     reader: StoreReader, table: Table, *, task: str | None = None, scorer: str | None = None, columns: bool = False
-) -> Iterator[Exported]:
+) -> Iterator[ExportRecord]:
     """The records to export. task, scorer: for samples only (UsageError). columns: wide channels of calls."""
     if table == "samples":
         return reader.samples(task, scorer)
@@ -48,7 +48,7 @@ def records(
     return reader.calls(columns=columns)
 
 
-def export(rows: Iterable[Exported], table: Table, path: Path, form: Format, *, replace: bool = False) -> int:
+def export(rows: Iterable[ExportRecord], table: Table, path: Path, form: Format, *, replace: bool = False) -> int:
     """Write a whole file and return its number of records; a file that is there stays unless `replace`.
 
     Raises StoreError, and UsageError where pyarrow is missing. A failed export leaves no file.
@@ -60,7 +60,7 @@ def export(rows: Iterable[Exported], table: Table, path: Path, form: Format, *, 
         return write(rows, file, table)
 
 
-def write_jsonl(rows: Iterable[Exported], file: BinaryIO, table: Table) -> int:
+def write_jsonl(rows: Iterable[ExportRecord], file: BinaryIO, table: Table) -> int:
     """Write one line a record; fields in the order of the record's type. Returns the number of lines."""
     count = 0
     for row in rows:
@@ -70,7 +70,7 @@ def write_jsonl(rows: Iterable[Exported], file: BinaryIO, table: Table) -> int:
     return count
 
 
-def write_parquet(rows: Iterable[Exported], file: BinaryIO, table: Table) -> int:
+def write_parquet(rows: Iterable[ExportRecord], file: BinaryIO, table: Table) -> int:
     """Write row groups with zstd. Returns the number of records. Raises UsageError without pyarrow."""
     arrow, parquet = _arrow()
     schema = _schema(arrow, table)
@@ -87,7 +87,7 @@ def _names(table: Table) -> tuple[str, ...]:
     return FIELDS[CallRecord if table == "calls" else SampleRecord]
 
 
-def _line(row: Exported, table: Table) -> dict[str, object]:
+def _line(row: ExportRecord, table: Table) -> dict[str, object]:
     line: dict[str, object] = {name: getattr(row, name) for name in _names(table) if name != "columns"}
     if isinstance(row, CallRecord) and row.columns:
         line["columns"] = {name: _json_column(column) for name, column in row.columns.items()}
@@ -111,8 +111,8 @@ def _json_float(value: object) -> object:
     return _INFINITIES.get(value, value) if isinstance(value, float) else value
 
 
-def _batches(rows: Iterable[Exported]) -> Iterator[list[Exported]]:
-    batch: list[Exported] = []
+def _batches(rows: Iterable[ExportRecord]) -> Iterator[list[ExportRecord]]:
+    batch: list[ExportRecord] = []
     values = 0
     for row in rows:
         batch.append(row)
@@ -128,7 +128,7 @@ def _length(column: Column) -> int:
     return column.size if isinstance(column, np.ndarray) else len(column)
 
 
-def _cells(row: Exported, table: Table) -> dict[str, object]:
+def _cells(row: ExportRecord, table: Table) -> dict[str, object]:
     cells = {name: getattr(row, name) for name in _names(table)}
     for name in cells.keys() & JSON_FIELDS:
         cells[name] = canonical(cells[name])

@@ -12,7 +12,7 @@ import msgspec
 
 from logproof.errors import StoreError
 from logproof.store.database import FILE, connect_reader, database_error
-from logproof.store.records import CallRecord, Provenance, SampleRecord, Scorer, Session, Summary, TaskCount
+from logproof.store.records import CallRecord, RunProvenance, RunSummary, SampleRecord, Scorer, TaskCount, WriteSession
 from logproof.store.schema import Cell, R, decode, names, parse
 
 
@@ -38,13 +38,13 @@ class StoreReader:
         self._reading.close()
 
     @property
-    def provenance(self) -> Provenance:
+    def provenance(self) -> RunProvenance:
         """What the run was begun with."""
-        return msgspec.convert(parse(str(self._one("SELECT provenance FROM run"))), Provenance)
+        return msgspec.convert(parse(str(self._one("SELECT provenance FROM run"))), RunProvenance)
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[WriteSession]:
         """The openings for writing, oldest first."""
-        return list(self._records(Session, _select(names(Session), "sessions", "ORDER BY rowid")))
+        return list(self._records(WriteSession, _select(names(WriteSession), "sessions", "ORDER BY rowid")))
 
     def known_fingerprints(self) -> set[str]:
         """Fingerprints that the openings of this run brought and so accepted."""
@@ -91,10 +91,10 @@ class StoreReader:
         """Later scorers, oldest first."""
         return list(self._records(Scorer, _select(names(Scorer), "scorers", "ORDER BY rowid")))
 
-    def summary(self) -> Summary:
+    def summary(self) -> RunSummary:
         """The store in numbers."""
         calls = self._count("status")
-        return Summary(
+        return RunSummary(
             path=str(self.path),
             created=cast(float, self._one("SELECT created FROM run")),
             sessions=cast(int, self._one("SELECT count(*) FROM sessions")),

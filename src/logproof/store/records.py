@@ -18,7 +18,7 @@ from logproof.store.packed_columns import Column
 Status = Literal["ok", "failed"]
 
 
-class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+class RunProvenance(msgspec.Struct, frozen=True, kw_only=True):
     """Where the numbers of a run come from; stored once.
 
     These decide its results, and a resume must bring them unchanged:
@@ -116,7 +116,7 @@ class ScoreRecord(msgspec.Struct, frozen=True, kw_only=True):
     time: float = msgspec.field(default_factory=time.time)
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class WriteSession(msgspec.Struct, frozen=True, kw_only=True):
     """One opening of the store for writing: what may differ between the first run and its resumes."""
 
     time: float
@@ -136,7 +136,7 @@ class TaskCount(msgspec.Struct, frozen=True, kw_only=True):
     planned: int | None = None
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A store in numbers. created: seconds since the epoch. fingerprints: as replies reported -> calls."""
 
     path: str

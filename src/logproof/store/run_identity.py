@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from logproof.errors import ResumeRefused
 from logproof.store.digest import canonical
-from logproof.store.records import Provenance
+from logproof.store.records import RunProvenance
 
 IDENTITY = ("config", "model", "tasks", "datasets", "few_shot")
-"""Fields of Provenance that a resume must bring unchanged."""
+"""Fields of RunProvenance that a resume must bring unchanged."""
 
 NO_FINGERPRINT = "none"
 """Name of the fingerprint of an endpoint that reports none."""
@@ -19,7 +19,7 @@ _MAX_VALUE = 60
 _ABSENT = object()
 
 
-def differences(stored: Provenance, given: Provenance) -> list[str]:
+def differences(stored: RunProvenance, given: RunProvenance) -> list[str]:
     """One line for each leaf that differs: "config.limit: stored 50, given 60"."""
     lines: list[str] = []
     for name in IDENTITY:
@@ -27,7 +27,7 @@ def differences(stored: Provenance, given: Provenance) -> list[str]:
     return lines
 
 
-def check_resume(stored: Provenance, given: Provenance, known: Collection[str], accept: Collection[str]) -> None:
+def check_resume(stored: RunProvenance, given: RunProvenance, known: Collection[str], accept: Collection[str]) -> None:
     """Raises ResumeRefused, with all differences, unless `given` may go on where `stored` began.
 
     known: fingerprints that this run has already met or accepted. accept: those that the caller accepts by name.

@@ -26,16 +26,16 @@ from logproof.store.database import FILE, LOCK, connect_writer, database_error, 
 from logproof.store.digest import canonical
 from logproof.store.lock import WriteLock
 from logproof.store.reader import StoreReader
-from logproof.store.records import CallRecord, Provenance, SampleRecord, Scorer, ScoreRecord, Session
+from logproof.store.records import CallRecord, RunProvenance, SampleRecord, Scorer, ScoreRecord, WriteSession
 from logproof.store.run_identity import check_resume, names
-from logproof.store.schema import APPLICATION_ID, DDL, FORMAT, Encoder, parse
+from logproof.store.schema import APPLICATION_ID, DDL, FORMAT, RecordEncoder, parse
 from logproof.store.writer import Writer, WriterStats
 
 
 class RunStore(StoreReader):
     """A store opened for writing; build it with `create`, `resume` or `amend`, end it with `close` or `with`."""
 
-    def __init__(self, path: Path, lock: WriteLock, encoder: Encoder, max_bytes: int | None) -> None:
+    def __init__(self, path: Path, lock: WriteLock, encoder: RecordEncoder, max_bytes: int | None) -> None:
         super().__init__(path)
         self._lock = lock
         self._encoder = encoder
@@ -47,7 +47,7 @@ class RunStore(StoreReader):
 
     @classmethod
     def create(
-        cls, path: Path, provenance: Provenance, *, secrets: Sequence[str] = (), max_bytes: int | None = None
+        cls, path: Path, provenance: RunProvenance, *, secrets: Sequence[str] = (), max_bytes: int | None = None
     ) -> RunStore:
         """Begin a run in `path`, made if absent. A run that is there is never overwritten.
 
@@ -55,7 +55,7 @@ class RunStore(StoreReader):
         Raises StoreError, StoreLocked.
         """
         make_directory(path)
-        lock, encoder = WriteLock(path / LOCK), Encoder(secrets)
+        lock, encoder = WriteLock(path / LOCK), RecordEncoder(secrets)
         try:
             _begin(path, encoder.mask(canonical(provenance)), max_bytes)
             store = cls(path, lock, encoder, max_bytes)
@@ -68,7 +68,7 @@ class RunStore(StoreReader):
     def resume(
         cls,
         path: Path,
-        provenance: Provenance,
+        provenance: RunProvenance,
         *,
         accept_fingerprints: Collection[str] = (),
         secrets: Sequence[str] = (),
@@ -79,7 +79,7 @@ class RunStore(StoreReader):
         Raises ResumeRefused (another config, model, task or dataset; an unknown fingerprint that
         `accept_fingerprints` does not name), StoreLocked, StoreError.
         """
-        given = msgspec.convert(parse(Encoder(secrets).mask(canonical(provenance))), Provenance)
+        given = msgspec.convert(parse(RecordEncoder(secrets).mask(canonical(provenance))), RunProvenance)
         with StoreReader(path) as stored:
             check_resume(stored.provenance, given, stored.known_fingerprints(), accept_fingerprints)
         return cls.amend(path, secrets=secrets, max_bytes=max_bytes)._open_session(provenance)
@@ -90,7 +90,7 @@ class RunStore(StoreReader):
         StoreReader(path).close()
         lock = WriteLock(path / LOCK)
         try:
-            return cls(path, lock, Encoder(secrets), max_bytes)
+            return cls(path, lock, RecordEncoder(secrets), max_bytes)
         except BaseException:
             lock.release()
             raise
@@ -144,8 +144,8 @@ class RunStore(StoreReader):
             if not isinstance(error, StoreError):
                 raise
 
-    def _open_session(self, provenance: Provenance) -> RunStore:
-        session = Session(
+    def _open_session(self, provenance: RunProvenance) -> RunStore:
+        session = WriteSession(
             time=time.time(),
             pid=os.getpid(),
             scheduling=provenance.scheduling,
@@ -200,7 +200,7 @@ def refuse_stored(path: Path) -> None:
 
 def open_run(
     path: Path,
-    provenance: Provenance,
+    provenance: RunProvenance,
     *,
     resume: bool,
     accept_fingerprints: Collection[str] = (),

@@ -20,11 +20,11 @@ import msgspec
 from logproof.errors import StoreError
 from logproof.store.digest import canonical
 from logproof.store.packed_columns import pack, unpack
-from logproof.store.records import CallRecord, SampleRecord, Scorer, ScoreRecord, Session
+from logproof.store.records import CallRecord, SampleRecord, Scorer, ScoreRecord, WriteSession
 
 Cell = str | int | float | bytes | None
-Record = CallRecord | SampleRecord | Scorer | ScoreRecord | Session
-R = TypeVar("R", CallRecord, SampleRecord, Scorer, ScoreRecord, Session)
+Record = CallRecord | SampleRecord | Scorer | ScoreRecord | WriteSession
+R = TypeVar("R", CallRecord, SampleRecord, Scorer, ScoreRecord, WriteSession)
 
 APPLICATION_ID = 0x4C50_5246
 """SQLite application id of a run store."""
@@ -58,7 +58,7 @@ JSON_FIELDS = frozenset(
 )
 
 TABLES: Mapping[type[Record], str] = {
-    Session: "sessions",
+    WriteSession: "sessions",
     CallRecord: "calls",
     SampleRecord: "samples",
     Scorer: "scorers",
@@ -75,7 +75,7 @@ MIN_SECRET = 8
 """Shortest secret that is masked, in characters: placeholders such as EMPTY also occur in honest texts."""
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One record ready to be written. size: its bytes, roughly, for the bound on what waits in memory."""
 
     kind: type[Record]
@@ -94,14 +94,14 @@ def insert(kind: type[Record]) -> str:
     return " ".join(("INSERT OR REPLACE INTO", TABLES[kind], f"({names(kind)}) VALUES ({marks})"))
 
 
-class Encoder:
+class RecordEncoder:
     """Turns records into rows, with the given secrets masked wherever they occur in a text."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         kept = {secret for secret in secrets if len(secret) >= MIN_SECRET}
         self._secrets = sorted(kept | {canonical(secret)[1:-1] for secret in kept}, key=len, reverse=True)
 
-    def row(self, record: Record) -> Row:
+    def row(self, record: Record) -> TableRow:
         """The row of a record. Raises StoreError for a value that has no canonical JSON form."""
         kind = type(record)
         cells: list[object] = list(msgspec.structs.astuple(record))
@@ -110,7 +110,7 @@ class Encoder:
         if kind is CallRecord:
             cells[-1] = _columns(cells[-1])
         whole = tuple([self._cell(kind, place, value) for place, value in enumerate(cells)])
-        return Row(kind, whole, sum([len(cell) for cell in whole if isinstance(cell, (str, bytes))]))
+        return TableRow(kind, whole, sum([len(cell) for cell in whole if isinstance(cell, (str, bytes))]))
 
     def mask(self, text: str) -> str:
         """The text without the secrets, and without the lone surrogates that SQLite cannot hold."""

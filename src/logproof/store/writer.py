@@ -18,7 +18,7 @@ import msgspec
 
 from logproof.errors import StoreError
 from logproof.store.database import database_error
-from logproof.store.schema import TABLES, Cell, Record, Row, insert
+from logproof.store.schema import TABLES, Cell, Record, TableRow, insert
 
 INTERVAL = 0.05
 """Seconds that a group is collected for."""
@@ -44,7 +44,7 @@ class Writer:
         self._path = path
         self._interval = interval
         self._changed = threading.Condition()
-        self._waiting: list[Row] = []
+        self._waiting: list[TableRow] = []
         self._bytes = 0
         self._arrived = 0.0
         self._put = 0
@@ -55,7 +55,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="logproof-store", daemon=True)
         self._thread.start()
 
-    def put(self, row: Row) -> None:
+    def put(self, row: TableRow) -> None:
         """Queue a row; waits only while the queue is full. Raises StoreError once the writer has failed or closed."""
         with self._changed:
             self._wait(lambda: not self._waiting or self._has_room(row))
@@ -95,7 +95,7 @@ class Writer:
             self._changed.wait()
         self.check()
 
-    def _has_room(self, row: Row) -> bool:
+    def _has_room(self, row: TableRow) -> bool:
         return len(self._waiting) < MAX_ROWS and self._bytes + row.size <= MAX_BYTES
 
     def _is_due(self) -> bool:
@@ -113,7 +113,7 @@ class Writer:
         finally:
             _finish(self._connection)
 
-    def _next_group(self) -> list[Row]:
+    def _next_group(self) -> list[TableRow]:
         """The rows to commit next; empty when the writer is closing and nothing waits."""
         with self._changed:
             while not self._waiting and not self._closing:
@@ -128,7 +128,7 @@ class Writer:
             self._changed.notify_all()
             return group
 
-    def _commit(self, group: list[Row]) -> None:
+    def _commit(self, group: list[TableRow]) -> None:
         by_kind: dict[type[Record], list[tuple[Cell, ...]]] = {kind: [] for kind in TABLES}
         for row in group:
             by_kind[row.kind].append(row.cells)

@@ -12,7 +12,7 @@ import pytest
 from eval.toy import ToyEngine, serving
 from logproof.cli.evaluate import parity as parity_command
 from logproof.cli.main import run
-from logproof.eval.report.parity import Channel, Pair, Side, judge
+from logproof.eval.report.parity import Channel, Comparison, RunScores, judge
 from logproof.eval.report.spread import EDGES, Spread
 from logproof.store.run_store import RunStore
 
@@ -86,8 +86,8 @@ def test_parity_shows_the_first_difference(url: str, engine: ToyEngine, capsys: 
 
 
 def test_no_maximum_is_shown_where_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    a = Side("a", {"t": {"acc": 0.5}}, {"t": 0})
-    pair = Pair(
+    a = RunScores("a", {"t": {"acc": 0.5}}, {"t": 0})
+    pair = Comparison(
         Channel(9, max_difference=0.0, spread=Spread([9] + [0] * len(EDGES))),
         Channel(),
         Channel(225, unknown_meaning=225),
@@ -100,9 +100,9 @@ def test_no_maximum_is_shown_where_nothing_was_compared(capsys: pytest.CaptureFi
 
 
 def test_noise_and_absent_scores_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    a = Side("a", {"t": {"acc": 0.5}}, {"t": 0})
-    b = Side("b", {}, {})
-    seen = Pair(Channel(9, 0.01, unknown_ids=3, unknown_texts=2), Channel(), Channel(), samples=1)
+    a = RunScores("a", {"t": {"acc": 0.5}}, {"t": 0})
+    b = RunScores("b", {}, {})
+    seen = Comparison(Channel(9, 0.01, unknown_ids=3, unknown_texts=2), Channel(), Channel(), samples=1)
     noise = msgspec.structs.replace(seen, input=Channel(9, 0.02))
     parity_command.show(judge(a, a, seen, 0.0, a, noise), False)
     assert "no more than the engine differs from itself" in capsys.readouterr().out
@@ -115,7 +115,10 @@ def test_noise_and_absent_scores_are_shown(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_replies_of_text_alone_are_named_as_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    a = Side("a", {}, {})
-    parity_command.show(judge(a, a, Pair(Channel(), Channel(), Channel(texts_alone=4), samples=4), 0.0), False)
+    a = RunScores("a", {}, {})
+    parity_command.show(
+        judge(a, a, Comparison(Channel(), Channel(), Channel(texts_alone=4), samples=4), 0.0),
+        False,
+    )
     shown = capsys.readouterr().out
     assert "not compared: 4 sampled replies beyond their text: a wire gives no tokens" in shown

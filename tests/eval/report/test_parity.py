@@ -10,11 +10,20 @@ import pytest
 
 from eval.toy import ToyEngine, connection, fault, stored
 from logproof.errors import StoreError
-from logproof.eval.report.parity import Channel, Pair, Side, compare, compare_tokens, judge, shown_prompt, side
+from logproof.eval.report.parity import (
+    Channel,
+    Comparison,
+    RunScores,
+    compare,
+    compare_tokens,
+    judge,
+    shown_prompt,
+    side,
+)
 from logproof.ir.message import text_message
 from logproof.ir.request import Input, Request
 from logproof.ir.response import Meaning, Tokens
-from logproof.store.records import Provenance, SampleRecord
+from logproof.store.records import RunProvenance, SampleRecord
 from logproof.store.run_store import RunStore
 
 ALL = ("arc_easy_ppl", "mmlu_clp", "gsm8k_gen")
@@ -60,7 +69,7 @@ def test_differences_are_counted_and_told(a: Tokens, b: Tokens, said: str | None
     assert channel.within(0.0) == (said is None)
 
 
-def run_pair(tmp: Path, a: Any, b: Any, *names: str, **settings: Any) -> tuple[Side, Side, Pair]:
+def run_pair(tmp: Path, a: Any, b: Any, *names: str, **settings: Any) -> tuple[RunScores, RunScores, Comparison]:
     first = stored(tmp / "a", a, *(names or ALL), limit="4", shots=1, **settings)
     second = stored(tmp / "b", b, *(names or ALL), limit="4", shots=1, **settings)
     with RunStore.read(tmp / "a") as one, RunStore.read(tmp / "b") as two:
@@ -131,11 +140,11 @@ def test_the_same_text_from_other_ids_is_a_difference(tmp_path: Path) -> None:
     assert "other token ids" in pair.first.detail
 
 
-def pair_of(**channel: Any) -> Pair:
-    return Pair(Channel(**{"tokens": 9, **channel}), Channel(), Channel(), samples=3)
+def pair_of(**channel: Any) -> Comparison:
+    return Comparison(Channel(**{"tokens": 9, **channel}), Channel(), Channel(), samples=3)
 
 
-SIDE = Side("a", {"t": {"acc": 0.5}}, {"t": 0})
+SIDE = RunScores("a", {"t": {"acc": 0.5}}, {"t": 0})
 
 
 def test_a_control_with_as_much_noise_makes_it_noise() -> None:
@@ -152,26 +161,31 @@ def test_noise_never_excuses_other_kinds_of_difference() -> None:
         assert judge(SIDE, SIDE, broken, 0.0, SIDE, control).verdict == "differ"
     flips = pair_of(differing_ids=2, max_difference=1.0)
     assert judge(SIDE, SIDE, pair_of(differing_ids=1), 0.0, SIDE, flips).verdict == "noise"
-    failed = Side("b", SIDE.metrics, {"t": 1})
+    failed = RunScores("b", SIDE.metrics, {"t": 1})
     assert judge(SIDE, failed, pair_of(max_difference=0.01), 0.0, SIDE, control).verdict == "differ"
-    other = Side("b", {"t": {"acc": 0.75}}, {"t": 0})
+    other = RunScores("b", {"t": {"acc": 0.75}}, {"t": 0})
     assert judge(SIDE, other, pair_of(), 0.0, SIDE, control).verdict == "differ"
     assert judge(SIDE, other, pair_of(), 0.0, other, control).verdict == "noise"
 
 
 def test_no_common_sample_is_no_agreement() -> None:
-    empty = Pair(Channel(), Channel(), Channel())
+    empty = Comparison(Channel(), Channel(), Channel())
     assert judge(SIDE, SIDE, empty, 0.0).reasons == ("no sample was scored in both runs: nothing is compared",)
 
 
 def test_scores_of_one_side_only_are_unequal() -> None:
-    other = Side("b", {"t": {"acc": 0.5, "acc_char": 0.1}}, {"t": 0})
+    other = RunScores("b", {"t": {"acc": 0.5, "acc_char": 0.1}}, {"t": 0})
     assert judge(SIDE, other, pair_of(), 0.0).reasons == ("t acc_char: None and 0.1",)
-    assert judge(SIDE, Side("b", {}, {}), pair_of(), 0.0).verdict == "differ"
+    assert judge(SIDE, RunScores("b", {}, {}), pair_of(), 0.0).verdict == "differ"
 
 
 def test_decoded_channels_have_their_own_limit() -> None:
-    pair = Pair(Channel(tokens=1), Channel(tokens=1, max_difference=1e-5), Channel(tokens=1), samples=1)
+    pair = Comparison(
+        Channel(tokens=1),
+        Channel(tokens=1, max_difference=1e-5),
+        Channel(tokens=1),
+        samples=1,
+    )
     assert judge(SIDE, SIDE, pair, 0.0).verdict == "agree"
     pair.labels.max_difference = 1e-3
     assert judge(SIDE, SIDE, pair, 0.0).verdict == "differ"
@@ -203,7 +217,7 @@ def test_label_differences(tmp_path: Path) -> None:
 
 
 def label_store(path: Path, *labels: dict[str, float | None] | None) -> RunStore:
-    store = RunStore.create(path, Provenance(config={}, model={}, tasks={"t": "x"}))
+    store = RunStore.create(path, RunProvenance(config={}, model={}, tasks={"t": "x"}))
     for i, found in enumerate(labels):
         output = None if found is None else {"labels": found}
         key = f"{i:064x}"

@@ -52,8 +52,10 @@ def test_flags_and_crossings_are_summed() -> None:
 
 
 def test_draws_without_seeds_are_noted() -> None:
-    ways = {"g": {"name": "text", "seeded": False}, "h": {"name": "text", "seeded": True}, "i": None}
-    assert report.unseeded(ways) == ("g: drawn without seeds, as this wire takes none: another run draws other texts",)
+    methods = {"g": {"name": "text", "seeded": False}, "h": {"name": "text", "seeded": True}, "i": None}
+    assert report.unseeded(methods) == (
+        "g: drawn without seeds, as this wire takes none: another run draws other texts",
+    )
     assert report.unseeded(None) == ()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from eval.toy import ToyEngine, connection, fault, stored
 from logproof.errors import StoreError, UsageError
-from logproof.eval.plan.method import Way
+from logproof.eval.plan.method import TaskMethod
 from logproof.eval.report import report
 from logproof.eval.report.rescore import Rescoring, rescore_sample, rescored
 from logproof.ir.message import text_message
@@ -83,10 +83,10 @@ def damaged(tmp_path: Path, task: str, **changes: Any) -> None:
     with RunStore.read(tmp_path / "run") as store:
         sample = next(store.samples())
         calls = list(store.calls(sample.key))
-        way = msgspec.convert(store.provenance.config["ways"][task], Way)
+        method = msgspec.convert(store.provenance.config["ways"][task], TaskMethod)
     if changes.pop("calls", None) is not None:
         calls = []
-    rescore_sample(msgspec.structs.replace(sample, **changes), calls, way, Rescoring())
+    rescore_sample(msgspec.structs.replace(sample, **changes), calls, method, Rescoring())
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,6 @@ def test_chat_prompts_are_read_too(tmp_path: Path) -> None:
         request: Any = call.request
         chat = {**request, "input": msgspec.to_builtins(Input(messages=(text_message("user", "Q"),)))}
         outcome = rescore_sample(
-            sample, [msgspec.structs.replace(call, request=chat)], Way("text", {}, "chat"), Rescoring()
+            sample, [msgspec.structs.replace(call, request=chat)], TaskMethod("text", {}, "chat"), Rescoring()
         )
     assert outcome.scores == sample.scores

@@ -16,7 +16,7 @@ from logproof.client.pool import open_pool
 from logproof.eval.plan.jobs import Entry
 from logproof.eval.report.report import Report
 from logproof.eval.run.run import Order, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.runner import RunPolicy
 from logproof.http.endpoint import Timeouts
 from logproof.http.retry import RetryPolicy
 from logproof.store.reader import StoreReader
@@ -82,7 +82,7 @@ def _run(
         limits = Timeouts(connect=5, first_byte=60, idle=20, total=120)
         async with open_pool([url], Options(retry=RETRY, timeouts=limits, concurrency=width)) as pool:
             faults.armed = armed
-            finished = await execute(Order(entries=entries, out=out, source=data, policy=Policy(width)), pool)
+            finished = await execute(Order(entries=entries, out=out, source=data, policy=RunPolicy(width)), pool)
             faults.armed = False
             assert finished.ended.reason is None
             return finished.report

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.toy import Heard, ListSink, ToyEngine, connection, fault
+from eval.toy import EventList, RecordList, ToyEngine, connection, fault
 from logproof.client.connect import Connection
 from logproof.client.pool import Pool
 from logproof.eval.report.drift import FLOOR, KEY, NOISES, STARTS, Drift, drift
 from logproof.eval.report.report import build
 from logproof.eval.run.canary import PROMPT, Canary, canary_request
-from logproof.eval.run.run import Finished, Order, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.run import Order, RunResult, execute
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.store.reader import StoreReader
 from logproof.store.records import CallRecord
@@ -25,35 +25,35 @@ ALL = STARTS + 2
 
 def shifted(engine: ToyEngine, by: Any) -> Any:
     """Prompt scores of the canary moved by `by(n)`, n the number of its scoring, from 0."""
-    sung = [-1]
+    scoring = [-1]
 
     def behave(body: dict[str, Any]) -> dict[str, Any] | None:
         if body["prompt"] != PROMPT:
             return None
-        sung[0] += 1
+        scoring[0] += 1
         reply = engine.answer(body)
         for entry in reply["choices"][0]["prompt_logprobs"][1:]:
             for value in entry.values():
-                value["logprob"] -= by(sung[0])
+                value["logprob"] -= by(scoring[0])
         return reply
 
     return behave
 
 
-def ran(path: Path, engine: ToyEngine, *, resume: bool = False) -> Finished:
+def ran(path: Path, engine: ToyEngine, *, resume: bool = False) -> RunResult:
     order = Order(
-        entries=[("gsm8k_gen", Settings(limit="4", shots=0))], out=path, policy=Policy(1), resume=resume, canary=True
+        entries=[("gsm8k_gen", Settings(limit="4", shots=0))], out=path, policy=RunPolicy(1), resume=resume, canary=True
     )
     return asyncio.run(execute(order, Pool([connection(engine)])))
 
 
-def sung(conn: Connection, whens: list[Any], heard: Heard | None = None) -> list[CallRecord]:
-    sink = ListSink()
+def scored(conn: Connection, whens: list[Any], heard: EventList | None = None) -> list[CallRecord]:
+    sink = RecordList()
 
     async def go() -> None:
-        canary = Canary([conn], sink.put_call, 1, heard or Heard())
+        canary = Canary([conn], sink.put_call, 1, heard or EventList())
         for when in whens:
-            await canary.sing(when)
+            await canary.score(when)
 
     asyncio.run(go())
     return sink.calls
@@ -120,15 +120,15 @@ def test_other_tokens_are_a_mark_of_their_own() -> None:
         return engine.answer({**body, "prompt": "Another prompt of a model"}) if count[0] > STARTS else None
 
     engine.behave = behave
-    found = drift(sung(connection(engine, tokenizer=False), ["start", "end"]))
+    found = drift(scored(connection(engine, tokenizer=False), ["start", "end"]))
     assert found is not None
     assert found.tokens_changed
     assert found.suspect == "the canary's tokens changed (0001 end 0)"
 
 
 def test_failures_are_counted_and_end_nothing() -> None:
-    heard = Heard()
-    calls = sung(connection(ToyEngine(lambda body: fault())), ["start", "end"], heard)
+    heard = EventList()
+    calls = scored(connection(ToyEngine(lambda body: fault())), ["start", "end"], heard)
     assert drift(calls) == Drift(0, STARTS + 1)
     assert {e for e, _ in heard.events} == {"canary"}
     assert "engine fell over" in str(heard.events[0][1]["error"])
@@ -139,9 +139,9 @@ def test_a_wire_without_prompt_scores_is_asked_for_a_few_scored_tokens() -> None
     conn = connection(ToyEngine(), "openai_chat")
     request = canary_request(conn)
     assert request is None or request.scoring.sampled == 0
-    scored = canary_request(connection(ToyEngine()))
-    assert scored is not None
-    assert scored.scoring.prompt == 0
+    request = canary_request(connection(ToyEngine()))
+    assert request is not None
+    assert request.scoring.prompt == 0
 
 
 @given(st.floats(0, 2), st.floats(0, 2))

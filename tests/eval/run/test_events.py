@@ -18,7 +18,7 @@ from logproof.eval.run.counters import Counters
 from logproof.eval.run.events import EventLog
 from logproof.eval.run.metrics_port import exposition, metrics_port
 from logproof.eval.run.run import Order, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.http.endpoint import endpoint
 
@@ -34,7 +34,7 @@ def test_a_run_writes_one_line_an_event_and_no_secret(tmp_path: Path) -> None:
     engine.behave = lambda body: fault(f"your key was {KEY}") if len(engine.seen) == 3 else None
     conn = msgspec.structs.replace(connection(engine), endpoint=endpoint("http://127.0.0.1:1", key=KEY))
     order = Order(
-        entries=[("gsm8k_gen", Settings(limit="3", shots=0))], out=tmp_path / "run", policy=Policy(1),
+        entries=[("gsm8k_gen", Settings(limit="3", shots=0))], out=tmp_path / "run", policy=RunPolicy(1),
         log=tmp_path / "log.jsonl", metrics=0,
     )  # fmt: skip
     asyncio.run(execute(order, Pool([conn])))

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import asyncio
 
-from eval.toy import ListSink, ToyEngine, connection, ready
+from eval.toy import RecordList, ToyEngine, connection, ready
 from logproof.client.pool import Pool
 from logproof.errors import RateLimited
 from logproof.eval.run.pace import HOLD, MOST, START, WINDOW, Pace
-from logproof.eval.run.runner import Policy, Runner
+from logproof.eval.run.runner import Runner, RunPolicy
 
 
 class Server:
@@ -105,8 +105,8 @@ def test_a_run_follows_the_endpoints_429() -> None:
 
     engine = ToyEngine(behave)
     conn = connection(engine)
-    sink = ListSink()
-    runner = Runner(ready(conn, "gsm8k_gen", repeats=4, temperature=1.0), Pool([conn]), sink, Policy("auto"))
+    sink = RecordList()
+    runner = Runner(ready(conn, "gsm8k_gen", repeats=4, temperature=1.0), Pool([conn]), sink, RunPolicy("auto"))
     ended = asyncio.run(runner.run())
     assert (ended.ran, ended.failed) == (96, 1)
     assert engine.most <= MOST

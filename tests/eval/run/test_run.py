@@ -13,8 +13,8 @@ from fakes.server import FakeServer, Reply, Seen
 from logproof.client.connect import Options
 from logproof.client.pool import open_pool
 from logproof.errors import ResumeRefused
-from logproof.eval.run.run import Finished, Order, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.run import Order, RunResult, execute
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.http.retry import RetryPolicy
 from logproof.store.reader import StoreReader
@@ -23,14 +23,14 @@ QUICK = RetryPolicy(attempts=2, base_s=0.0)
 BUSY: Any = Reply(503, json={})
 
 
-def go(url: str, out: Path, task: str = "gsm8k_gen", width: int = 8, **more: Any) -> Finished:
+def go(url: str, out: Path, task: str = "gsm8k_gen", width: int = 8, **more: Any) -> RunResult:
     resume, accept = more.pop("resume", False), more.pop("accept", ())
     options = Options(dialect=more.pop("dialect", "auto"), retry=QUICK, concurrency=width)
     settings = Settings(**{"limit": "6", "shots": 0, **more})
 
-    async def work() -> Finished:
+    async def work() -> RunResult:
         async with open_pool([url], options) as pool:
-            order = Order(entries=[(task, settings)], out=out, policy=Policy(width), resume=resume, accept=accept)
+            order = Order(entries=[(task, settings)], out=out, policy=RunPolicy(width), resume=resume, accept=accept)
             return await execute(order, pool)
 
     return asyncio.run(work())

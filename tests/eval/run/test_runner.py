@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval.toy import ListSink, ToyEngine, connection, fault, logprob, ready, run
+from eval.toy import RecordList, ToyEngine, connection, fault, logprob, ready, run
 from logproof.client.pool import Pool
 from logproof.errors import (
     AuthError,
@@ -20,7 +20,7 @@ from logproof.errors import (
     UsageError,
 )
 from logproof.eval.plan.jobs import label_ids, provenance
-from logproof.eval.run.runner import Policy, Runner, run_until_signal
+from logproof.eval.run.runner import Runner, RunPolicy, run_until_signal
 from logproof.store.digest import canonical
 
 ALL = ("arc_easy_ppl", "hellaswag_ppl", "mmlu_clp", "gsm8k_gen")
@@ -105,7 +105,7 @@ def test_no_more_samples_exist_than_may_run() -> None:
     made = []
     original = jobs[0].task.build
 
-    class Watched(ListSink):
+    class Watched(RecordList):
         def put_sample(self, record: Any) -> None:
             super().put_sample(record)
             assert len(made) - len(self.samples) <= 3
@@ -168,7 +168,7 @@ def test_what_every_sample_would_meet_ends_the_run(error: Exception) -> None:
 
 
 def test_a_store_that_cannot_be_written_ends_the_run() -> None:
-    class Full(ListSink):
+    class Full(RecordList):
         def put_sample(self, record: Any) -> None:
             raise StoreError("the disk is full")
 
@@ -297,15 +297,15 @@ def test_progress_hears_of_every_sample() -> None:
     conn = connection(ToyEngine())
     jobs = ready(conn, "gsm8k_gen", limit="3")
     done = {jobs[0].key(doc, 0) for doc in islice(jobs[0].docs(), 2)}
-    asyncio.run(Runner(jobs, Pool([conn]), ListSink(), Policy(1), done, Told()).run())
+    asyncio.run(Runner(jobs, Pool([conn]), RecordList(), RunPolicy(1), done, Told()).run())
     assert told == [("gsm8k_gen", 3, 0), ("gsm8k_gen", True, 2), ("gsm8k_gen", True, 1)], "stored samples at once"
 
 
 def test_the_first_signal_ends_after_what_is_in_flight() -> None:
     engine = ToyEngine(lambda body: os.kill(os.getpid(), signal.SIGINT) if len(engine.seen) == 2 else None)
     conn = connection(engine)
-    sink = ListSink()
-    runner = Runner(ready(conn, "gsm8k_gen"), Pool([conn]), sink, Policy(1))
+    sink = RecordList()
+    runner = Runner(ready(conn, "gsm8k_gen"), Pool([conn]), sink, RunPolicy(1))
     ended = asyncio.run(run_until_signal(runner))
     assert ended.interrupted
     assert ended.reason == "stopped by SIGINT"
@@ -324,8 +324,8 @@ def test_the_second_signal_ends_at_once_and_keeps_what_is_stored() -> None:
             return await super().send(request)
 
     conn = connection(Hanging())
-    sink = ListSink()
-    runner = Runner(ready(conn, "gsm8k_gen"), Pool([conn]), sink, Policy(1))
+    sink = RecordList()
+    runner = Runner(ready(conn, "gsm8k_gen"), Pool([conn]), sink, RunPolicy(1))
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run_until_signal(runner))
     assert len(sink.samples) == 1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.errors import BadReply
-from logproof.eval.score.option_span import MAX_WIDENED, by_ids, by_texts
+from logproof.eval.score.option_span import MAX_WIDENED, span_by_ids, span_by_texts
 from logproof.ir.response import Ids
 
 
@@ -15,21 +15,21 @@ def ids(*rows: list[int]) -> list[Ids]:
 
 
 def test_the_span_begins_behind_the_context() -> None:
-    span = by_ids([1, 2, 3], ids([1, 2, 3, 7], [1, 2, 3, 8, 9]))
+    span = span_by_ids([1, 2, 3], ids([1, 2, 3, 7], [1, 2, 3, 8, 9]))
     assert (span.start, span.crossings, span.rule) == (3, 0, "ids")
 
 
 def test_options_that_begin_alike_do_not_shorten_the_span() -> None:
-    assert by_ids([1, 2], ids([1, 2, 5, 6], [1, 2, 5, 7])).start == 2
+    assert span_by_ids([1, 2], ids([1, 2, 5, 6], [1, 2, 5, 7])).start == 2
 
 
 def test_a_token_across_the_join_widens_the_span_of_every_option() -> None:
-    span = by_ids([1, 2, 3], ids([1, 2, 30], [1, 2, 3, 8]))
+    span = span_by_ids([1, 2, 3], ids([1, 2, 30], [1, 2, 3, 8]))
     assert (span.start, span.crossings) == (2, 1)
 
 
 def test_the_reported_join_of_three_signs_and_a_word_is_equal_for_both_choices() -> None:
-    span = by_ids([1, 5], ids([1, 59], [1, 5, 51]))
+    span = span_by_ids([1, 5], ids([1, 59], [1, 5, 51]))
     assert (span.start, span.crossings) == (1, 1)
 
 
@@ -44,7 +44,7 @@ def test_the_reported_join_of_three_signs_and_a_word_is_equal_for_both_choices()
 )
 def test_rows_without_a_sound_span_are_refused(context: list[int], options: list[list[int]], said: str) -> None:
     with pytest.raises(BadReply, match=said):
-        by_ids(context, ids(*options))
+        span_by_ids(context, ids(*options))
 
 
 @given(
@@ -55,7 +55,7 @@ def test_rows_without_a_sound_span_are_refused(context: list[int], options: list
 def test_the_start_is_one_common_prefix_of_all(context: list[int], tails: list[list[int]], cut: int) -> None:
     rows = [context[: max(len(context) - cut, 0)] + tail for tail in tails]
     try:
-        span = by_ids(context, ids(*rows))
+        span = span_by_ids(context, ids(*rows))
     except BadReply:
         return
     assert all(row[: span.start] == context[: span.start] for row in rows)
@@ -64,25 +64,25 @@ def test_the_start_is_one_common_prefix_of_all(context: list[int], tails: list[l
 
 
 def test_texts_serve_where_there_are_no_ids() -> None:
-    span = by_texts("Q: a", ["Q: a b", "Q: a cd"], [["Q", ":", " a", " b"], ["Q", ":", " a", " c", "d"]])
+    span = span_by_texts("Q: a", ["Q: a b", "Q: a cd"], [["Q", ":", " a", " b"], ["Q", ":", " a", " c", "d"]])
     assert (span.start, span.crossings, span.rule) == (3, 0, "texts")
 
 
 def test_a_text_across_the_join_widens_the_span_of_every_option() -> None:
-    span = by_texts(">>>", [">>>all", ">>>get"], [[">>", ">all"], [">>", ">", "get"]])
+    span = span_by_texts(">>>", [">>>all", ">>>get"], [[">>", ">all"], [">>", ">", "get"]])
     assert (span.start, span.crossings) == (1, 1)
 
 
 def test_empty_pieces_behind_the_context_begin_the_option() -> None:
-    assert by_texts("Q:", ["Q:猫", "Q:x"], [["Q", ":", "", "", "猫"], ["Q", ":", "x"]]).start == 2
+    assert span_by_texts("Q:", ["Q:猫", "Q:x"], [["Q", ":", "", "", "猫"], ["Q", ":", "x"]]).start == 2
 
 
 @pytest.mark.parametrize("pieces", [["<s>", "", "\n1", "."], ["Q", None, " b"], ["Q:", " b", " c"]])
 def test_texts_that_do_not_rebuild_the_prompt_are_refused(pieces: list[str | None]) -> None:
     with pytest.raises(BadReply, match="do not rebuild the prompt"):
-        by_texts("Q:", ["Q: b"], [pieces])
+        span_by_texts("Q:", ["Q: b"], [pieces])
 
 
 def test_a_prompt_that_is_only_context_has_no_option() -> None:
     with pytest.raises(BadReply, match="no token of its own"):
-        by_texts("Q:", ["Q:"], [["Q", ":"]])
+        span_by_texts("Q:", ["Q:"], [["Q", ":"]])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from logproof.errors import BadReply
-from logproof.eval.plan.method import Plan, Way
+from logproof.eval.plan.method import TaskMethod, TaskPlan
 from logproof.eval.score.outcome import Contexts, check_bos, score
 from logproof.eval.tasks.task import ClpItem, GenItem, PplItem, Settings
 from logproof.ir.response import Choice, Finish, Labels, Response, Tokens, Usage
 
 PPL = PplItem("Q:", ("a", "b"), (" a", " b"), 1)
-PLAN = Plan("m", Way("prompt_scores", {}), Settings())
+PLAN = TaskPlan("m", TaskMethod("prompt_scores", {}), Settings())
 DONE = Finish("stop", "stop")
 
 
@@ -54,7 +54,7 @@ def test_a_reply_without_its_channel_is_refused() -> None:
 
 def test_labels_and_their_mass() -> None:
     labels = Labels(np.array([5, 6]), np.array([[math.log(0.25), math.log(0.5)]]), "raw")
-    plan = Plan("m", Way("label_scores", {}), Settings(), {" A": 5, " B": 6})
+    plan = TaskPlan("m", TaskMethod("label_scores", {}), Settings(), {" A": 5, " B": 6})
     outcome = score(
         ClpItem("Q:", (" A", " B"), 1),
         plan,
@@ -128,10 +128,10 @@ def test_a_declared_beginning_is_held(ids: tuple[int, ...] | None, said: str) ->
 
 
 def test_a_declared_beginning_is_checked_in_every_reply() -> None:
-    plan = Plan("m", Way("text", {}), Settings(bos=1))
+    plan = TaskPlan("m", TaskMethod("text", {}), Settings(bos=1))
     reply = Response((Choice(0, "#### 6", DONE),), Usage(), prompt_ids=np.array([1, 88]))
     item = GenItem("Q:", (), 9, "6")
     assert score(item, plan, {"text": reply}, Contexts()).scores["exact_strict"] == 1.0
-    plan = Plan("m", Way("text", {}), Settings(bos=2))
+    plan = TaskPlan("m", TaskMethod("text", {}), Settings(bos=2))
     with pytest.raises(BadReply, match="not with 2"):
         score(item, plan, {"text": reply}, Contexts())

@@ -16,7 +16,7 @@ from logproof.eval.score.stored_calls import call_record, failed_record, request
 from logproof.http.exchange import WireReply, WireRequest
 from logproof.ir.request import Input, Request, Sampling, Scoring
 from logproof.ir.response import Choice, Finish, Labels, Response, Tokens, TopK, Usage
-from logproof.store.records import CallRecord, Provenance
+from logproof.store.records import CallRecord, RunProvenance
 from logproof.store.run_store import RunStore
 
 TOP = TopK(
@@ -47,7 +47,7 @@ def call(response: Response) -> Call:
 
 
 def through_a_store(path: Path, record: CallRecord) -> CallRecord:
-    given = Provenance(config={}, model={}, tasks={})
+    given = RunProvenance(config={}, model={}, tasks={})
     with RunStore.create(path / "run", given) as store:
         store.put_call(record)
         store.flush()

@@ -23,7 +23,7 @@ from logproof.cli.printing import out, remark
 from logproof.errors import StoreError
 from logproof.eval.report import report, run_page
 from logproof.eval.run.run import Order
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.files import write_atomic
 from logproof.launch import EngineSpec, stop_engine
@@ -64,7 +64,7 @@ def _run(url: str, directory: Path, limit: str | None) -> int:
     code = 0
     for name, dialect in (("a", NATIVE), ("b", CLASSIC), ("control", NATIVE)):
         _say(f"run {name}", f"{', '.join(TASKS)} over {dialect}")
-        order = Order(entries=entries, out=directory / name, policy=Policy(concurrency=2))
+        order = Order(entries=entries, out=directory / name, policy=RunPolicy(concurrency=2))
         options = connection(dialect, concurrency=8)
         finished = asyncio.run(evaluation.run_order(order, [url], options, name))
         code = code or (evaluation.conclude(finished, False) if name == "a" else finished.report.exit_code)

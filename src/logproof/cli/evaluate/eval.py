@@ -24,8 +24,8 @@ from logproof.eval.report import report, run_page
 from logproof.eval.report.report import Report
 from logproof.eval.report.rescore import EXTRACTED, Rescoring, rescored
 from logproof.eval.run.pace import MOST
-from logproof.eval.run.run import Finished, Order, check, execute
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.run import Order, RunResult, check, execute
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.store.reader import StoreReader
 from logproof.store.run_store import RunStore
@@ -100,7 +100,7 @@ def evaluate(
         entries=[(name, settings) for name in task or []],
         out=directory or default_out("eval"),
         source=data,
-        policy=Policy(width := _concurrency(concurrency), 0 if fail_fast else max_failures, patience),
+        policy=RunPolicy(width := _concurrency(concurrency), 0 if fail_fast else max_failures, patience),
         resume=resume,
         accept=accept or (),
         canary=canary,
@@ -191,7 +191,7 @@ def default_out(kind: str) -> Path:
     return Path("runs") / f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-async def run_order(order: Order, urls: list[str], options: Options, label: str = "") -> Finished:
+async def run_order(order: Order, urls: list[str], options: Options, label: str = "") -> RunResult:
     """Connect, run an order with progress, and say where it went. Raises KeyboardInterrupt where it was cut short."""
     check_urls(urls, options)
     loaded = check(order)
@@ -254,7 +254,7 @@ def _order(entry: ModelEntry, run: RunFile, resume: bool, accept: list[str]) -> 
         entries=run.entries(),
         out=Path(run.out) / entry.label,
         source=run.data,
-        policy=Policy(run.concurrency, 0 if run.fail_fast else run.max_failures, run.patience),
+        policy=RunPolicy(run.concurrency, 0 if run.fail_fast else run.max_failures, run.patience),
         resume=resume or run.resume,
         accept=[*run.accept, *accept],
         canary=run.canary,
@@ -276,7 +276,7 @@ def _options(entry: ModelEntry, run: RunFile) -> Options:
     )
 
 
-def conclude(finished: Finished, as_json: bool) -> int:
+def conclude(finished: RunResult, as_json: bool) -> int:
     """Print a finished run and return its exit code: 130 interrupted, 1 stopped early, else the report's."""
     show(finished.report, as_json)
     ended = finished.ended

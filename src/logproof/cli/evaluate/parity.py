@@ -16,9 +16,9 @@ from logproof.cli.printing import out, print_json, remark
 from logproof.client.connect import Options
 from logproof.dialects.registry import get_dialect
 from logproof.eval.report import report
-from logproof.eval.report.parity import Channel, Pair, Parity, Side, compare, judge, side
+from logproof.eval.report.parity import Channel, Comparison, Parity, RunScores, compare, judge, side
 from logproof.eval.run.run import Order
-from logproof.eval.run.runner import Policy
+from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
 from logproof.files import write_atomic
 from logproof.store.reader import StoreReader
@@ -68,7 +68,9 @@ def parity(
     planned = []
     for run in _runs(a, b, (model, model_name), (model_b, model_name_b), control):
         asked = msgspec.structs.replace(settings, stream=stream_b and run.name in ("b", CONTROL_B))
-        order = Order(entries=[(t, asked) for t in task], out=root / run.name, source=data, policy=Policy(concurrency))
+        order = Order(
+            entries=[(t, asked) for t in task], out=root / run.name, source=data, policy=RunPolicy(concurrency)
+        )
         options = opt.connection(
             run.dialect, run.model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer,
             concurrency=concurrency,
@@ -125,7 +127,7 @@ def compare_runs(root: Path, tolerance: float) -> Parity:
         return msgspec.structs.replace(judged, noise_b=noise_b)
 
 
-def _again(path: Path, first: StoreReader) -> tuple[Side | None, Pair | None]:
+def _again(path: Path, first: StoreReader) -> tuple[RunScores | None, Comparison | None]:
     """Scores of a second run, and how far it is from the first."""
     if not path.is_dir():
         return None, None
@@ -155,7 +157,7 @@ def show(found: Parity, as_json: bool) -> None:
     out.print("; not compared: ".join([verdict, *filter(None, [", ".join(skipped(found.pair))])]), markup=False)
 
 
-def skipped(pair: Pair) -> list[str]:
+def skipped(pair: Comparison) -> list[str]:
     """What both runs hold and nobody could compare, in words."""
     parts = []
     for name, channel in (("input", pair.input), ("label", pair.labels), ("sampled", pair.sampled)):
@@ -182,7 +184,7 @@ def _print_scores(found: Parity) -> None:
     out.print(table)
 
 
-def _cell(s: Side, task: str, metric: str) -> str:
+def _cell(s: RunScores, task: str, metric: str) -> str:
     value = s.metrics.get(task, {}).get(metric)
     return "none" if value is None else f"{value:.6g}"
 
@@ -195,7 +197,7 @@ def _print_channels(found: Parity) -> None:
     )
     for name in ("pair", "channel", "tokens", "mean |diff|", "90 %", "max", "ids", "texts", "skipped"):
         table.add_column(name, no_wrap=True)
-    pairs: list[tuple[str, Pair | None]] = [
+    pairs: list[tuple[str, Comparison | None]] = [
         ("A, B", found.pair),
         ("A, control", found.noise),
         ("B, control", found.noise_b),

@@ -19,7 +19,7 @@ from logproof.errors import StoreError, UsageError
 from logproof.store import export as exporting
 from logproof.store.catalog import RunInfo, describe, find_runs
 from logproof.store.reader import StoreReader
-from logproof.store.records import CallRecord, Provenance, SampleRecord, Session, Summary
+from logproof.store.records import CallRecord, RunProvenance, RunSummary, SampleRecord, WriteSession
 
 MAX_FAILURES = 20
 HEADINGS = ("run", "state", "begun", "samples", "failed", "tasks")
@@ -47,8 +47,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """What `show --json` prints of a run."""
 
     run: RunInfo
-    provenance: Provenance
-    sessions: list[Session]
+    provenance: RunProvenance
+    sessions: list[WriteSession]
     failures: dict[str, str]
 
 
@@ -155,7 +155,7 @@ def _show_run(view: RunView) -> None:
         remark(f"and {len(view.failures) - MAX_FAILURES} more failures; --json lists all")
 
 
-def _head(view: RunView, summary: Summary) -> dict[str, str]:
+def _head(view: RunView, summary: RunSummary) -> dict[str, str]:
     plain = msgspec.to_builtins(view.provenance)
     chosen = {name: plain[name] for name in ("model", "config", "scheduling", "versions", "datasets") if plain[name]}
     return {

@@ -1,4 +1,4 @@
-"""Before a run: tasks, data, few-shot rows, ways and label ids, checked and made ready for one connection.
+"""Before a run: tasks, data, few-shot rows, methods and label ids, checked and made ready for one connection.
 
 `load` refuses what can be refused without an endpoint: unknown tasks, bad rows, a limit that is none. `prepare`
 refuses, before the first request of the run, what a connection shows: a dialect that cannot give what a task needs,
@@ -18,7 +18,7 @@ from logproof.client.connect import Connection
 from logproof.client.tokenizer import Tokenizer
 from logproof.dialects.registry import fitting, get_dialect
 from logproof.errors import DatasetError, PlanRefused, UsageError
-from logproof.eval.plan.method import LABEL_CONTEXT, Plan, choose, max_tokens
+from logproof.eval.plan.method import LABEL_CONTEXT, TaskPlan, choose_method, max_tokens
 from logproof.eval.tasks import fewshot
 from logproof.eval.tasks.datasets import Dataset, Doc, check_limit, count_limit, open_dataset, pool
 from logproof.eval.tasks.rows import Row
@@ -26,12 +26,12 @@ from logproof.eval.tasks.task import AnyTask, GenItem, Item, Settings
 from logproof.eval.tasks.task_list import get_task
 from logproof.ir.facts import Facts
 from logproof.store.digest import digest
-from logproof.store.records import Provenance
+from logproof.store.records import RunProvenance
 from logproof.store.run_identity import NO_FINGERPRINT
 from logproof.version import VERSION
 
 
-class Loaded(msgspec.Struct, frozen=True, eq=False):
+class LoadedTask(msgspec.Struct, frozen=True, eq=False):
     """One task with its rows. count: rows under the limit. pool: few-shot rows, `shots` of them for each item."""
 
     task: AnyTask
@@ -46,7 +46,7 @@ class Job(msgspec.Struct, frozen=True, eq=False):
     """One task made ready. count: its rows under the limit. shots: few-shot rows of each item."""
 
     task: AnyTask
-    plan: Plan
+    plan: TaskPlan
     data: Dataset[Row]
     pool: list[Doc[Row]]
     shots: int
@@ -69,8 +69,8 @@ class Job(msgspec.Struct, frozen=True, eq=False):
 
     def drawn(self, doc: Doc[Row]) -> list[Doc[Row]]:
         """The few-shot rows of a row."""
-        able = [d for d in self.pool if self.task.eligible(doc.row, d.row)]
-        return fewshot.draw(doc, able, self.shots, self.plan.settings.seed)
+        candidates = [d for d in self.pool if self.task.eligible(doc.row, d.row)]
+        return fewshot.draw(doc, candidates, self.shots, self.plan.settings.seed)
 
     def item(self, doc: Doc[Row]) -> Item:
         """The item of a row. Raises DatasetError for a row that makes none."""
@@ -89,7 +89,7 @@ Entry = tuple[str, Settings]
 """A task's name, and the settings it is to run with."""
 
 
-def load(entries: Sequence[Entry], source: str | None) -> list[Loaded]:
+def load(entries: Sequence[Entry], source: str | None) -> list[LoadedTask]:
     """The named tasks with their rows, in that order. source: see datasets.py.
 
     Raises UsageError kinds: a task that is unknown or named twice, a limit that is none, DatasetError.
@@ -104,23 +104,23 @@ def load(entries: Sequence[Entry], source: str | None) -> list[Loaded]:
     return [_loaded(task, settings, source) for task, settings in tasks]
 
 
-def _loaded(task: AnyTask, settings: Settings, source: str | None) -> Loaded:
+def _loaded(task: AnyTask, settings: Settings, source: str | None) -> LoadedTask:
     data = open_dataset(source, task.dataset, task.split, task.row_type)
     count = data.count if settings.limit is None else count_limit(settings.limit, data.count)
     shots = task.shots if settings.shots is None else settings.shots
     shared = pool(open_dataset(source, task.dataset, task.shot_split, task.row_type)) if shots else []
-    return Loaded(task, settings, data, shared, shots, count)
+    return LoadedTask(task, settings, data, shared, shots, count)
 
 
-async def prepare(loaded: Sequence[Loaded], connection: Connection) -> list[Job]:
+async def prepare(loaded: Sequence[LoadedTask], connection: Connection) -> list[Job]:
     """Jobs of loaded tasks, in that order. Raises PlanRefused, and DatasetError for a first row that makes no item."""
     return [await _job(one, connection) for one in loaded]
 
 
-async def _job(loaded: Loaded, connection: Connection) -> Job:
+async def _job(loaded: LoadedTask, connection: Connection) -> Job:
     task, settings = loaded.task, loaded.settings
     facts, tokenizer = connection.facts, connection.tokenizer
-    way = choose(
+    method = choose_method(
         task.kind,
         settings,
         connection.client.dialect,
@@ -129,7 +129,7 @@ async def _job(loaded: Loaded, connection: Connection) -> Job:
         others=lambda: [get_dialect(name) for name in fitting(facts)],
     )
     labels = await label_ids(tokenizer) if task.kind == "clp" and tokenizer is not None else {}
-    plan = Plan(connection.model, way, settings, labels)
+    plan = TaskPlan(connection.model, method, settings, labels)
     job = Job(
         task=task,
         plan=plan,
@@ -143,14 +143,14 @@ async def _job(loaded: Loaded, connection: Connection) -> Job:
     return job
 
 
-def _identity(task: AnyTask, plan: Plan, shots: int, connection: Connection) -> dict[str, object]:
+def _identity(task: AnyTask, plan: TaskPlan, shots: int, connection: Connection) -> dict[str, object]:
     """What makes two samples of one row the same: the limit and the row's place do not."""
     settings = msgspec.structs.replace(plan.settings, limit=None, repeats=1)
     return {
         **task.identity(),
         "shots": shots,
         "settings": settings,
-        "way": plan.way,
+        "way": plan.method,
         "model": plan.model,
         "dialect": connection.client.dialect.id,
     }
@@ -187,7 +187,7 @@ async def label_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return found
 
 
-def _told(facts: Facts) -> Facts:
+def _brief(facts: Facts) -> Facts:
     """Facts without the long lists that decide nothing more once a run is planned."""
     return msgspec.structs.replace(facts, fields={}, routes=(), sources={})
 
@@ -199,16 +199,18 @@ def deployment(facts: Sequence[Facts]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(prints or [NO_FINGERPRINT]), *lengths]))
 
 
-def provenance(jobs: Sequence[Job], connections: Sequence[Connection], scheduling: Mapping[str, object]) -> Provenance:
+def provenance(
+    jobs: Sequence[Job], connections: Sequence[Connection], scheduling: Mapping[str, object]
+) -> RunProvenance:
     """Where the numbers of these jobs come from. connections: that agree in what decides results (pool.py)."""
     first = connections[0]
-    facts = {c.endpoint.display: _told(c.facts) for c in connections}
+    facts = {c.endpoint.display: _brief(c.facts) for c in connections}
     few_shot = {j.task.name: digest([d.digest for d in j.pool] if j.shots else []) for j in jobs}
     engines = dict.fromkeys(f"{c.facts.engine or 'unknown'} {c.facts.version or ''}".strip() for c in connections)
-    return Provenance(
+    return RunProvenance(
         config={
             "settings": {j.task.name: j.plan.settings for j in jobs},
-            "ways": {j.task.name: j.plan.way for j in jobs},
+            "ways": {j.task.name: j.plan.method for j in jobs},
             "shots": {j.task.name: j.shots for j in jobs},
             "dialect": first.client.dialect.id,
             "dropped_leaves": sorted(first.client.drop),

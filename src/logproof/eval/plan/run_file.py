@@ -71,7 +71,7 @@ class RunFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole run file. limit and the like are in `settings`, see eval/tasks/task.py `Settings`.
 
     resume, accept, canary, log, metrics: see eval/run/run.py `Order`. fail_fast: as max_failures of 0. patience:
-    see eval/run/runner.py `Policy`.
+    see eval/run/runner.py `RunPolicy`.
     """
 
     out: str

@@ -2,7 +2,7 @@
 
 Differences are mean absolute differences of logprobs over the positions, in nats, against the nearest scoring of the
 start; the noise is the largest such difference within the start, whose first scoring is a warm-up and not used.
-A drift above max(FLOOR, NOISES x noise), or other tokens, marks the run suspect. Every endpoint of a run and every
+A drift above max(FLOOR, NOISES x noise), or other tokens, make the run suspect. Every endpoint of a run and every
 session of a resumed one is compared with the first start of all.
 """
 
@@ -37,7 +37,7 @@ When = Literal["start", "middle", "end"]
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """What the canary found. scored: how often. noise, drift: nats, None where too little was scored.
+    """How the canary scored. scored: how often. noise, drift: nats, None where too little was scored.
 
     when: which scoring drifted most. tokens_changed: it gave other tokens. suspect: see the module.
     """
@@ -51,7 +51,7 @@ class Drift(msgspec.Struct, frozen=True):
 
     @property
     def suspect(self) -> str | None:
-        """The mark, or None."""
+        """Why the run is suspect, or None."""
         if self.tokens_changed:
             return f"the canary's tokens changed ({self.when})"
         if self.drift is None or self.noise is None or self.drift <= max(FLOOR, NOISES * self.noise):
@@ -64,10 +64,10 @@ class Drift(msgspec.Struct, frozen=True):
 
 def drift(records: Iterable[CallRecord]) -> Drift | None:
     """What the stored scorings say; None where there is none. Raises StoreError for a damaged record."""
-    held = list(records)
-    failed = sum(r.status != "ok" for r in held)
-    scored = [s for r in held if r.status == "ok" and (s := _scored(r)) is not None and not s.warm_up]
-    if not held:
+    stored = list(records)
+    failed = sum(r.status != "ok" for r in stored)
+    scored = [s for r in stored if r.status == "ok" and (s := _scored(r)) is not None and not s.warm_up]
+    if not stored:
         return None
     started = [s for s in scored if " start " in s.part]
     starts = [s for s in started if _origin(s) == _origin(started[0])]
@@ -80,7 +80,7 @@ def drift(records: Iterable[CallRecord]) -> Drift | None:
     return Drift(len(scored), failed, _known(noise), _known(worst), part, tokens_changed=changed)
 
 
-def _origin(scored: _Scored) -> tuple[str, str | None]:
+def _origin(scored: _CanaryScore) -> tuple[str, str | None]:
     """Session and endpoint."""
     return scored.part.split(" ")[0], scored.endpoint
 
@@ -89,14 +89,16 @@ def _known(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _scored(record: CallRecord) -> _Scored | None:
+def _scored(record: CallRecord) -> _CanaryScore | None:
     response = response_of(record)
     of_prompt = response.prompt is not None
     tokens = response.prompt if response.prompt is not None else response.choices[0].tokens
-    return None if tokens is None else _Scored(record.part, record.endpoint, of_prompt, tokens.ids, tokens.logprobs)
+    return (
+        None if tokens is None else _CanaryScore(record.part, record.endpoint, of_prompt, tokens.ids, tokens.logprobs)
+    )
 
 
-def _apart(a: _Scored, b: _Scored) -> float:
+def _apart(a: _CanaryScore, b: _CanaryScore) -> float:
     """Mean |difference|, nats; infinite where the tokens or the unscored positions are others.
 
     Greedy tokens may part at a near tie; they are compared as far as they agree.
@@ -115,7 +117,7 @@ def _apart(a: _Scored, b: _Scored) -> float:
     return float(np.abs(x[known] - y[known]).mean())
 
 
-class _Scored(msgspec.Struct, eq=False):
+class _CanaryScore(msgspec.Struct, eq=False):
     part: str
     endpoint: str | None
     of_prompt: bool

@@ -83,7 +83,7 @@ class Difference(msgspec.Struct, frozen=True):
     prompt: str
 
 
-class Pair(msgspec.Struct):
+class Comparison(msgspec.Struct):
     """A against another run. samples: compared. missing: scored in one run only. calls: compared."""
 
     input: Channel
@@ -95,7 +95,7 @@ class Pair(msgspec.Struct):
     first: Difference | None = None
 
 
-class Side(msgspec.Struct, frozen=True):
+class RunScores(msgspec.Struct, frozen=True):
     """One run's scores. metrics: task -> metric -> value. failed: task -> samples."""
 
     dialect: str
@@ -109,15 +109,15 @@ class Parity(msgspec.Struct, frozen=True):
     noise_b: of B and a second run of it, where B is another endpoint.
     """
 
-    a: Side
-    b: Side
-    pair: Pair
+    a: RunScores
+    b: RunScores
+    pair: Comparison
     verdict: Verdict
     tolerance: float
     reasons: tuple[str, ...]
-    control: Side | None = None
-    noise: Pair | None = None
-    noise_b: Pair | None = None
+    control: RunScores | None = None
+    noise: Comparison | None = None
+    noise_b: Comparison | None = None
 
     @property
     def exit_code(self) -> int:
@@ -125,9 +125,9 @@ class Parity(msgspec.Struct, frozen=True):
         return {"agree": 0, "differ": 1, "noise": 2}[self.verdict]
 
 
-def side(report: Report) -> Side:
+def side(report: Report) -> RunScores:
     """The scores of one run."""
-    return Side(
+    return RunScores(
         report.dialect,
         {t.task: {name: rate.value for name, rate in t.metrics.items()} for t in report.tasks},
         {t.task: t.failed for t in report.tasks},
@@ -135,7 +135,12 @@ def side(report: Report) -> Side:
 
 
 def judge(
-    a: Side, b: Side, pair: Pair, tolerance: float, control: Side | None = None, noise: Pair | None = None
+    a: RunScores,
+    b: RunScores,
+    pair: Comparison,
+    tolerance: float,
+    control: RunScores | None = None,
+    noise: Comparison | None = None,
 ) -> Parity:
     """The verdict over compared runs."""
     reasons = _reasons(a, b, pair, tolerance)
@@ -145,7 +150,7 @@ def judge(
     return Parity(a, b, pair, verdict, tolerance, tuple(reasons), control, noise)
 
 
-def _reasons(a: Side, b: Side, pair: Pair, tolerance: float) -> list[str]:
+def _reasons(a: RunScores, b: RunScores, pair: Comparison, tolerance: float) -> list[str]:
     reasons = [f"{n} failed samples of {task} over {s.dialect}" for s in (a, b) for task, n in s.failed.items() if n]
     if pair.missing:
         reasons.append(f"{pair.missing} samples were scored in one run only")
@@ -171,7 +176,7 @@ def _said(channel: Channel) -> str:
     return "; ".join([*said, "no logprob compared" if most is None else f"max |difference| {most:.3g} nat"])
 
 
-def _unequal_scores(a: Side, b: Side) -> list[str]:
+def _unequal_scores(a: RunScores, b: RunScores) -> list[str]:
     found = []
     for task, metrics in a.metrics.items():
         other = b.metrics.get(task, {})
@@ -182,7 +187,7 @@ def _unequal_scores(a: Side, b: Side) -> list[str]:
     return sorted(found)
 
 
-def _explained(pair: Pair, noise: Pair, a: Side, b: Side, control: Side) -> bool:
+def _explained(pair: Comparison, noise: Comparison, a: RunScores, b: RunScores, control: RunScores) -> bool:
     """Whether A and its control differ in the same ways, at least as much."""
     failed = any(n for s in (a, b) for n in s.failed.values())
     if failed or pair.missing or not pair.samples:
@@ -202,9 +207,9 @@ def _covers(seen: Channel, own: Channel) -> bool:
     return (seen.max_difference or 0.0) <= (own.max_difference or 0.0) and (not other_tokens or bool(own.differing_ids))
 
 
-def compare(a: StoreReader, b: StoreReader) -> Pair:
+def compare(a: StoreReader, b: StoreReader) -> Comparison:
     """Walk two stored runs of the same tasks and rows side by side. Raises StoreError for a damaged store."""
-    pair = Pair(Channel(), Channel(), Channel())
+    pair = Comparison(Channel(), Channel(), Channel())
     for task in a.provenance.tasks:
         for one, two in _matched(a.samples(task), b.samples(task)):
             if one is None or two is None or {one.status, two.status} == {"ok", "failed"}:
@@ -235,7 +240,7 @@ def _order(one: SampleRecord | None, two: SampleRecord | None) -> int:
 
 
 def _compare_sample(
-    pair: Pair, sample: SampleRecord, a: Sequence[CallRecord], b: Sequence[CallRecord], other: SampleRecord
+    pair: Comparison, sample: SampleRecord, a: Sequence[CallRecord], b: Sequence[CallRecord], other: SampleRecord
 ) -> None:
     theirs = {call.part: call for call in b if call.status == "ok"}
     for call in (c for c in a if c.status == "ok"):
@@ -250,7 +255,7 @@ def _compare_sample(
         _note(pair, sample, a[0], detail)
 
 
-def _note(pair: Pair, sample: SampleRecord, call: CallRecord, detail: str) -> None:
+def _note(pair: Comparison, sample: SampleRecord, call: CallRecord, detail: str) -> None:
     if pair.first is None:
         prompt = shown_prompt(request_of(call))
         pair.first = Difference(sample.task, sample.row_id, call.part, detail, prompt[-PROMPT_CHARS:])
@@ -264,7 +269,7 @@ def shown_prompt(request: Request) -> str:
     return found.text if found.text is not None else " ".join(map(str, found.token_ids or ()))
 
 
-def _compare_call(pair: Pair, request: Request, a: Response, b: Response) -> str | None:
+def _compare_call(pair: Comparison, request: Request, a: Response, b: Response) -> str | None:
     """Count one call and say what first differs in it."""
     if request.scoring.prompt is not None:
         if a.prompt is None or b.prompt is None:

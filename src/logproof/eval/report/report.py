@@ -1,6 +1,6 @@
 """Report: what a run's store says, as a record, a table's rows and report.json.
 
-A run is suspect when its numbers exist but should not be trusted as they stand; each mark says why. Marks:
+A run is suspect when its numbers exist but should not be trusted as they stand; each reason says why. Reasons:
 all options of a row equal in more than SUSPECT_ROWS samples; all scores zero, or the first token of the prompt
 doubled, likewise; more than EMPTY_SHARE of the texts empty; more than TRUNCATED_SHARE cut at their length;
 replies from several models or fingerprints; a canary that drifted.
@@ -30,12 +30,12 @@ Status = Literal["ok", "failures", "suspect", "empty"]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One run. tasks: in the order of the run's provenance. suspect: one line a mark.
+    """One run. tasks: in the order of the run's provenance. suspect: one line a reason.
 
     model, dialect, endpoints, versions, fingerprints: as stored. scorer: None for the first scores.
-    settings, ways, shots: of each task. canary: how a fixed prompt scored all through, None where it was not
-    asked. denominators: in words, for whoever reads the file alone. notes: what limits the run without making it
-    suspect.
+    settings, methods, shots: of each task; methods is `ways` in the file. canary: how a fixed prompt scored all
+    through, None where it was not requested. denominators: in words, for whoever reads the file alone. notes: what
+    limits the run without making it suspect.
     """
 
     model: str
@@ -46,7 +46,7 @@ class Report(msgspec.Struct, frozen=True):
     tasks: tuple[TaskTally, ...]
     suspect: tuple[str, ...]
     settings: object = None
-    ways: object = None
+    methods: object = msgspec.field(default=None, name="ways")
     shots: object = None
     dropped_leaves: object = None
     notes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> Status:
-        """empty: nothing scored; failures: some samples failed; suspect: see the marks; else ok."""
+        """empty: nothing scored; failures: some samples failed; suspect: see the reasons; else ok."""
         if not any(t.scored for t in self.tasks):
             return "empty"
         if any(t.failed for t in self.tasks):
@@ -72,7 +72,7 @@ class Report(msgspec.Struct, frozen=True):
 def build(reader: StoreReader, scorer: str | None = None) -> Report:
     """The report of a stored run, also one under way. scorer: digest of a later scorer. Raises StoreError."""
     provenance, summary = reader.provenance, reader.summary()
-    sung = drift(reader.calls(KEY))
+    canary = drift(reader.calls(KEY))
     config = provenance.config
     tasks = tuple(
         tally(name, reader.samples(name, scorer), _draws(config.get("settings"), name)) for name in provenance.tasks
@@ -88,23 +88,23 @@ def build(reader: StoreReader, scorer: str | None = None) -> Report:
             *_mixed(summary.models, "models"),
             *_another(summary.models, str(provenance.model.get("name"))),
             *_mixed(summary.fingerprints, "fingerprints"),
-            *([sung.suspect] if sung is not None and sung.suspect is not None else []),
+            *([canary.suspect] if canary is not None and canary.suspect is not None else []),
             *suspects(tasks),
         ),
         settings=config.get("settings"),
-        ways=config.get("ways"),
+        methods=config.get("ways"),
         shots=config.get("shots"),
         dropped_leaves=config.get("dropped_leaves"),
         notes=unseeded(config.get("ways")),
-        canary=sung,
+        canary=canary,
         scorer=scorer,
     )
 
 
-def unseeded(ways: object) -> tuple[str, ...]:
-    """One note a task whose draws carried no seed. ways: of the run's configuration, as stored."""
-    found = ways if isinstance(ways, dict) else {}
-    names = [name for name, way in found.items() if isinstance(way, dict) and way.get("seeded") is False]
+def unseeded(methods: object) -> tuple[str, ...]:
+    """One note a task whose draws carried no seed. methods: of the run's configuration, as stored."""
+    by_task = methods if isinstance(methods, dict) else {}
+    names = [name for name, m in by_task.items() if isinstance(m, dict) and m.get("seeded") is False]
     return tuple(f"{n}: drawn without seeds, as this wire takes none: another run draws other texts" for n in names)
 
 
@@ -117,16 +117,16 @@ _COUNTED = {
 
 
 def suspects(tasks: tuple[TaskTally, ...]) -> list[str]:
-    """The marks that the tallies of the tasks give."""
-    marks = []
+    """Reasons for doubt that the tallies of the tasks give."""
+    reasons = []
     for t in tasks:
         for flag, words in _COUNTED.items():
             if t.flags.get(flag, 0) > SUSPECT_ROWS:
-                marks.append(f"{t.task}: {words} in {t.flags[flag]} of {t.scored} samples")
+                reasons.append(f"{t.task}: {words} in {t.flags[flag]} of {t.scored} samples")
         for flag, share, words in (("empty", EMPTY_SHARE, "is empty"), ("truncated", TRUNCATED_SHARE, "is cut")):
             if t.scored and t.flags.get(flag, 0) > share * t.scored:
-                marks.append(f"{t.task}: the text {words} in {t.flags[flag]} of {t.scored} samples")
-    return marks
+                reasons.append(f"{t.task}: the text {words} in {t.flags[flag]} of {t.scored} samples")
+    return reasons
 
 
 def write(report: Report, directory: Path) -> Path:
@@ -138,16 +138,16 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def table_rows(report: Report) -> list[tuple[str, ...]]:
-    """(task, metric, value with its standard error, rows, failed, remarks), one line a metric."""
+    """(task, metric, value with its standard error, rows, failed, notes), one line a metric."""
     lines: list[tuple[str, ...]] = []
     for t in report.tasks:
-        remarks = "; ".join([*(f"{n} {flag}" for flag, n in t.flags.items()), *_crossed(t)])
+        notes = "; ".join([*(f"{n} {flag}" for flag, n in t.flags.items()), *_crossed(t)])
         rates = {**t.metrics, **t.families}
         for i, (metric, rate) in enumerate(rates.items()):
-            first = (t.task, str(t.failed), remarks) if i == 0 else ("", "", "")
+            first = (t.task, str(t.failed), notes) if i == 0 else ("", "", "")
             lines.append((first[0], metric, shown(rate), str(rate.n), first[1], first[2]))
         if not rates:
-            lines.append((t.task, "none", "", "0", str(t.failed), remarks))
+            lines.append((t.task, "none", "", "0", str(t.failed), notes))
     return lines
 
 
@@ -160,16 +160,18 @@ def _crossed(t: TaskTally) -> list[str]:
     return [f"{t.crossings} crossings"] if t.crossings else []
 
 
-def _mixed(found: dict[str, int], what: str) -> list[str]:
-    if len(found) < 2:
+def _mixed(calls: dict[str, int], what: str) -> list[str]:
+    if len(calls) < 2:
         return []
-    return [f"replies came from several {what}: {', '.join(f'{name} ({n} calls)' for name, n in found.items())}"]
+    return [f"replies came from several {what}: {', '.join(f'{name} ({n} calls)' for name, n in calls.items())}"]
 
 
-def _another(models: dict[str, int], asked: str) -> list[str]:
-    """A wire that names the model in its replies must name the one that was asked."""
-    others = [name for name in models if name != asked]
-    return [f"{asked} was asked, the replies name {', '.join(others)}"] if others and asked not in models else []
+def _another(models: dict[str, int], requested: str) -> list[str]:
+    """A wire that names the model in its replies must name the one that was requested."""
+    others = [name for name in models if name != requested]
+    return (
+        [f"{requested} was asked, the replies name {', '.join(others)}"] if others and requested not in models else []
+    )
 
 
 def _draws(settings: object, task: str) -> int:

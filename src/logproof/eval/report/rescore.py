@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from logproof.errors import LogproofError, StoreError, UsageError, clip
-from logproof.eval.plan.method import Plan, Way
+from logproof.eval.plan.method import TaskMethod, TaskPlan
 from logproof.eval.score import answers
 from logproof.eval.score.option_span import Span
 from logproof.eval.score.outcome import Contexts, Outcome, score
@@ -51,16 +51,18 @@ class Rescoring(msgspec.Struct, frozen=True):
 
 def rescored(reader: StoreReader, rescoring: Rescoring, scorer: Scorer) -> Iterator[ScoreRecord]:
     """A score record of every sample that was scored before; failed ones have no replies and stay as they are."""
-    ways = reader.provenance.config.get("ways")
+    methods = reader.provenance.config.get("ways")
     for sample in reader.samples():
         if sample.status == "ok":
-            way = msgspec.convert(ways[sample.task] if isinstance(ways, dict) else None, Way)
-            yield _one(sample, list(reader.calls(sample.key)), way, rescoring, scorer.digest)
+            method = msgspec.convert(methods[sample.task] if isinstance(methods, dict) else None, TaskMethod)
+            yield _one(sample, list(reader.calls(sample.key)), method, rescoring, scorer.digest)
 
 
-def _one(sample: SampleRecord, calls: Sequence[CallRecord], way: Way, rescoring: Rescoring, scorer: str) -> ScoreRecord:
+def _one(
+    sample: SampleRecord, calls: Sequence[CallRecord], method: TaskMethod, rescoring: Rescoring, scorer: str
+) -> ScoreRecord:
     try:
-        outcome = rescore_sample(sample, calls, way, rescoring)
+        outcome = rescore_sample(sample, calls, method, rescoring)
     except LogproofError as error:
         reason = f"{type(error).__name__}: {error.message}"
         return ScoreRecord(sample_key=sample.key, scorer=scorer, status="failed", reason=reason)
@@ -68,14 +70,16 @@ def _one(sample: SampleRecord, calls: Sequence[CallRecord], way: Way, rescoring:
     return ScoreRecord(sample_key=sample.key, scorer=scorer, status="ok", scores=outcome.scores, output=output)
 
 
-def rescore_sample(sample: SampleRecord, calls: Sequence[CallRecord], way: Way, rescoring: Rescoring) -> Outcome:
+def rescore_sample(
+    sample: SampleRecord, calls: Sequence[CallRecord], method: TaskMethod, rescoring: Rescoring
+) -> Outcome:
     """The outcome of one sample from its stored calls. Raises StoreError where they are damaged or incomplete."""
     ok = {call.part: call for call in calls if call.status == "ok"}
     requests = {part: request_of(call) for part, call in ok.items()}
     replies = {part: response_of(call) for part, call in ok.items()}
     output = sample.output if isinstance(sample.output, dict) else {}
     item, label_ids, contexts = _item(sample, output, requests)
-    outcome = score(item, Plan("", way, Settings(), label_ids), replies, contexts)
+    outcome = score(item, TaskPlan("", method, Settings(), label_ids), replies, contexts)
     if rescoring.extract is not None and isinstance(item, GenItem):
         return _with_custom(outcome, replies["text"], item.gold, rescoring.extract)
     return outcome
@@ -98,7 +102,7 @@ def _ppl_item(
     sample: SampleRecord, output: Mapping[str, object], requests: Mapping[str, Request]
 ) -> tuple[Item, Mapping[str, int], Contexts]:
     options = [_text(requests[f"option {i}"]) for i in range(sum(p.startswith("option ") for p in requests))]
-    own = _convert(output, _Placed)
+    own = _convert(output, _StoredSpan)
     context, neutral = options[0][: own.context_chars], None
     if own.neutral is not None and "neutral 0" in requests:
         neutral = _text(requests["neutral 0"])[: own.neutral.context_chars]
@@ -112,13 +116,13 @@ class _Neutral(msgspec.Struct):
     context_chars: int
 
 
-class _Placed(msgspec.Struct):
+class _StoredSpan(msgspec.Struct):
     span: Span
     context_chars: int
     neutral: _Neutral | None = None
 
 
-class _Labelled(msgspec.Struct):
+class _StoredLabels(msgspec.Struct):
     labels: dict[str, float | None]
     label_ids: list[int] | None = None
 
@@ -126,7 +130,7 @@ class _Labelled(msgspec.Struct):
 def _clp_item(
     sample: SampleRecord, output: Mapping[str, object], request: Request
 ) -> tuple[Item, Mapping[str, int], Contexts]:
-    own = _convert(output, _Labelled)
+    own = _convert(output, _StoredLabels)
     names = tuple(own.labels)
     ids = dict(zip(names, own.label_ids, strict=True)) if own.label_ids is not None else {}
     return ClpItem(_text(request), names, _gold(sample)), ids, Contexts()
@@ -151,10 +155,10 @@ def _text(request: Request) -> str:
 
 
 def _with_custom(outcome: Outcome, reply: Response, gold: str, pattern: str) -> Outcome:
-    found = _custom(pattern, reply.text)
+    answer = _custom(pattern, reply.text)
     extracted = outcome.output["extracted"]
-    output = {**outcome.output, "extracted": {**(extracted if isinstance(extracted, dict) else {}), "custom": found}}
-    scores = {**outcome.scores, EXTRACTED: float(answers.equal(found, gold))}
+    output = {**outcome.output, "extracted": {**(extracted if isinstance(extracted, dict) else {}), "custom": answer}}
+    scores = {**outcome.scores, EXTRACTED: float(answers.equal(answer, gold))}
     return msgspec.structs.replace(outcome, scores=scores, output=output)
 
 

@@ -37,7 +37,7 @@ def page(report: Report, reader: StoreReader, prompts: int = 2) -> str:
     body = [
         f"<h1>{escape(report.model)} over {escape(report.dialect)}</h1>",
         f'<p class="s">{escape(", ".join(report.endpoints))}; {escape(_versions(report))}</p>',
-        *(f"<p><strong>suspect:</strong> {escape(mark)}</p>" for mark in report.suspect),
+        *(f"<p><strong>suspect:</strong> {escape(reason)}</p>" for reason in report.suspect),
         _scores(report),
         "<p>Each token is shaded by its logprob: white is certain, red is 8 nat or worse; hover for the figures. "
         "Underlined tokens are the scored span.</p>",
@@ -74,8 +74,8 @@ def _scores(report: Report) -> str:
 
 def _sample(sample: SampleRecord, calls: Iterable[CallRecord]) -> Iterator[str]:
     scores = ", ".join(f"{name} {value}" for name, value in sample.scores.items())
-    said = f"right: {sample.gold}; {scores or sample.reason}"
-    yield f"<h3>{escape(sample.row_id)}</h3><p class=s>{escape(said)}</p>"
+    summary = f"right: {sample.gold}; {scores or sample.reason}"
+    yield f"<h3>{escape(sample.row_id)}</h3><p class=s>{escape(summary)}</p>"
     for call in calls:
         if call.status == "ok":
             yield from _call(sample, call)

@@ -68,8 +68,8 @@ def _rows(samples: Iterable[SampleRecord]) -> Iterator[list[SampleRecord]]:
 
 
 def _rates(means: dict[str, Mean]) -> dict[str, Rate]:
-    found = {name: mean.rate() for name, mean in means.items()}
-    return {name: rate for name, rate in found.items() if rate is not None}
+    rates = {name: mean.rate() for name, mean in means.items()}
+    return {name: rate for name, rate in rates.items() if rate is not None}
 
 
 class _State:
@@ -120,13 +120,13 @@ def row_families(hits: Sequence[float], answers: Sequence[str | None] | None, dr
     below `draws`, and `draws` itself.
     """
     right, n = int(sum(hits)), len(hits)
-    found: dict[str, float | None] = {f"avg@{draws}": avg_at_n(right, n) if n == draws else None}
+    figures: dict[str, float | None] = {f"avg@{draws}": avg_at_n(right, n) if n == draws else None}
     for k in _widths(draws):
-        found[f"pass@{k}"] = pass_at_k(right, n, k)
-        found[f"pass^{k}"] = pass_hat_k(right, n, k)
+        figures[f"pass@{k}"] = pass_at_k(right, n, k)
+        figures[f"pass^{k}"] = pass_hat_k(right, n, k)
         if answers is not None:
-            found[f"maj@{k}"] = maj_at_k(answers, [h == 1 for h in hits], k)
-    return {name: value for name, value in found.items() if value is not None}
+            figures[f"maj@{k}"] = maj_at_k(answers, [h == 1 for h in hits], k)
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def _widths(draws: int) -> list[int]:
@@ -136,10 +136,10 @@ def _widths(draws: int) -> list[int]:
 def _answers(scored: Sequence[SampleRecord], metric: str) -> list[str | None] | None:
     """What each draw says, as the extractor of `exact_NAME` read it; equal numbers are one answer."""
     name = metric.removeprefix("exact_")
-    found = [_output(s).get("extracted") for s in scored]
-    if name == metric or not all(isinstance(f, dict) and name in f for f in found):
+    extracted = [_output(s).get("extracted") for s in scored]
+    if name == metric or not all(isinstance(f, dict) and name in f for f in extracted):
         return None
-    return [_normal(f[name]) for f in found if isinstance(f, dict)]
+    return [_normal(f[name]) for f in extracted if isinstance(f, dict)]
 
 
 def _normal(answer: object) -> str | None:
@@ -157,8 +157,8 @@ def _flags(output: dict[str, object]) -> list[str]:
 def _crossings(output: dict[str, object]) -> int:
     """How many of a sample's options cross the join."""
     span = output.get("span")
-    found = span.get("crossings") if isinstance(span, dict) else None
-    return found if isinstance(found, int) else 0
+    crossings = span.get("crossings") if isinstance(span, dict) else None
+    return crossings if isinstance(crossings, int) else 0
 
 
 def _output(sample: SampleRecord) -> dict[str, object]:

@@ -58,16 +58,16 @@ class Canary:
         self._connections, self._put, self._session, self._events = connections, put, session, events
         self._request = canary_request(connections[0])
 
-    async def sing(self, when: When) -> None:
+    async def score(self, when: When) -> None:
         """Score the prompt, at the start as often as the noise needs. A failure is recorded and ends nothing."""
         if self._request is None:
             return
         for place, connection in enumerate(self._connections):
             for number in range(STARTS if when == "start" else 1):
                 part = f"{self._session:04} {when} {number}" + (f" at {place}" if place else "")
-                await self._score(connection, self._request, part)
+                await self._score_at(connection, self._request, part)
 
-    async def _score(self, connection: Connection, request: Request, part: str) -> None:
+    async def _score_at(self, connection: Connection, request: Request, part: str) -> None:
         dialect, shown = connection.client.dialect.id, connection.endpoint.display
         key = call_key(request, connection.model, dialect, 0)
         try:

@@ -18,7 +18,7 @@ from typing import Protocol, Self
 import msgspec
 
 from logproof.errors import StoreError, clip
-from logproof.store.schema import Encoder
+from logproof.store.schema import RecordEncoder
 
 
 class Events(Protocol):
@@ -27,8 +27,8 @@ class Events(Protocol):
     def emit(self, event: str, **fields: object) -> None: ...
 
 
-class Silent:
-    """Nobody asked."""
+class NoEvents:
+    """Keeps no events."""
 
     def emit(self, event: str, **fields: object) -> None:
         """Nothing is written."""
@@ -42,7 +42,7 @@ class EventLog:
 
     def __init__(self, path: Path, secrets: Sequence[str] = ()) -> None:
         self._path = path
-        self._mask = Encoder(secrets).mask
+        self._mask = RecordEncoder(secrets).mask
         try:
             self._file = path.open("a", encoding="utf-8", buffering=1)
         except OSError as error:

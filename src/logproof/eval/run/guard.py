@@ -17,13 +17,13 @@ from logproof.ir.request import Request
 from logproof.ir.response import Response
 
 
-class Encoder(Protocol):
+class PromptEncoder(Protocol):
     """The part of a tokenizer that is needed here."""
 
     async def encode(self, text: str) -> tuple[int, ...]: ...
 
 
-async def contexts(item: Item, job: Job, tokenizer: Encoder | None, room: int | None) -> Contexts:
+async def contexts(item: Item, job: Job, tokenizer: PromptEncoder | None, room: int | None) -> Contexts:
     """Ids of an item's contexts alone. room: tokens of the model's context.
 
     Raises ContextOverflow for a prompt that cannot fit, before it is sent.
@@ -35,7 +35,7 @@ async def contexts(item: Item, job: Job, tokenizer: Encoder | None, room: int | 
         _refuse_overflow(len(context), 1, room)
         wanted = job.plan.settings.uncond and item.neutral is not None
         return Contexts(context, await tokenizer.encode(item.neutral or "") if wanted else None)
-    if isinstance(item, GenItem) and job.plan.way.form == "text":
+    if isinstance(item, GenItem) and job.plan.method.form == "text":
         _refuse_overflow(len(await tokenizer.encode(item.prompt)), max_tokens(item, job.plan.settings), room)
     return Contexts()
 
@@ -57,7 +57,7 @@ def check_room(item: Item, job: Job, reply: Response, room: int | None) -> None:
         raise ContextOverflow(400, f"the completion was cut at {usage.completion} tokens by the context of {room}")
 
 
-async def check_prompt(request: Request, reply: Response, tokenizer: Encoder | None) -> None:
+async def check_prompt(request: Request, reply: Response, tokenizer: PromptEncoder | None) -> None:
     """Raise BadReply where prompt ids that nothing scores are not those of the text that was sent.
 
     The client has held scored ones against the text (client/fill_texts.py). Gateways do hand out the reply of another

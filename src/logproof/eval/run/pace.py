@@ -25,7 +25,7 @@ HOLD = 8
 WINDOW = 16
 """Fewest replies of a window; it has at least two for each sample at a time."""
 
-Told = Callable[[int, int, str], None]
+OnChange = Callable[[int, int, str], None]
 
 
 class Pace:
@@ -35,7 +35,7 @@ class Pace:
         self.adaptive = asked == "auto"
         self.limit = START if asked == "auto" else asked
         self.most = MOST if asked == "auto" else asked
-        self.changed: Told = lambda before, after, why: None
+        self.changed: OnChange = lambda before, after, why: None
         self._clock = clock
         self._opened = asyncio.Event()
         self._ended = False

@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 
 from logproof.client.pool import Pool
-from logproof.eval.plan.jobs import Entry, Loaded, load, prepare, provenance
+from logproof.eval.plan.jobs import Entry, LoadedTask, load, prepare, provenance
 from logproof.eval.report import report
 from logproof.eval.report.report import Report
 from logproof.eval.run.canary import Canary
 from logproof.eval.run.counters import Counters
-from logproof.eval.run.events import EventLog, Events, Silent
+from logproof.eval.run.events import EventLog, Events, NoEvents
 from logproof.eval.run.metrics_port import exposition, metrics_port
 from logproof.eval.run.pace import Pace
-from logproof.eval.run.runner import Ended, Policy, Progress, Runner, run_until_signal
+from logproof.eval.run.runner import Progress, RunEnd, Runner, RunPolicy, run_until_signal
 from logproof.store.run_store import open_run, refuse_stored
 
 
@@ -35,7 +35,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     entries: Sequence[Entry]
     out: Path
     source: str | None = None
-    policy: Policy = Policy()
+    policy: RunPolicy = RunPolicy()
     resume: bool = False
     accept: Collection[str] = ()
     canary: bool = False
@@ -43,15 +43,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     metrics: int | None = None
 
 
-class Finished(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True):
     """How a run ended, and what its store says now."""
 
-    ended: Ended
+    ended: RunEnd
     report: Report
     path: Path
 
 
-def check(order: Order) -> list[Loaded]:
+def check(order: Order) -> list[LoadedTask]:
     """All that shows before anything is sent: the tasks with their rows. Raises UsageError kinds, StoreError."""
     if not order.resume:
         refuse_stored(order.out)
@@ -59,8 +59,8 @@ def check(order: Order) -> list[Loaded]:
 
 
 async def execute(
-    order: Order, pool: Pool, progress: Progress | None = None, loaded: Sequence[Loaded] | None = None
-) -> Finished:
+    order: Order, pool: Pool, progress: Progress | None = None, loaded: Sequence[LoadedTask] | None = None
+) -> RunResult:
     """Run an order over open endpoints. loaded: what `check` gave, where the caller has asked it.
 
     Raises UsageError kinds before the first request; ResumeRefused, StoreLocked, StoreError for the store and the
@@ -69,7 +69,7 @@ async def execute(
     jobs = await prepare(check(order) if loaded is None else loaded, pool.first)
     scheduling = {"concurrency": order.policy.concurrency, "max_failures": order.policy.max_failures}
     came_from = provenance(jobs, pool.connections, scheduling)
-    shown = Shown()
+    shown = LiveCounters()
     async with _events(order, pool) as events, _metrics(order, shown):
         store = open_run(
             order.out, came_from, resume=order.resume, accept_fingerprints=order.accept, secrets=pool.secrets
@@ -91,21 +91,21 @@ async def execute(
             shown.counters, shown.pace = runner.counters, runner.pace
             ended = await run_until_signal(runner)
             store.flush()
-            made = report.build(store)
-            report.write(made, order.out)
+            written = report.build(store)
+            report.write(written, order.out)
             events.emit(
                 "run_ended",
                 ran=ended.ran,
                 skipped=ended.skipped,
                 failed=ended.failed,
                 reason=ended.reason,
-                status=made.status,
+                status=written.status,
                 counters=ended.counters.line(),
             )
-    return Finished(ended, made, order.out)
+    return RunResult(ended, written, order.out)
 
 
-class Shown:
+class LiveCounters:
     """What the port of counters shows: of a run that has not begun, zeros."""
 
     def __init__(self) -> None:
@@ -119,14 +119,14 @@ class Shown:
 @asynccontextmanager
 async def _events(order: Order, pool: Pool) -> AsyncIterator[Events]:
     if order.log is None:
-        yield Silent()
+        yield NoEvents()
         return
     with EventLog(order.log, pool.secrets) as log:
         yield log
 
 
 @asynccontextmanager
-async def _metrics(order: Order, shown: Shown) -> AsyncIterator[None]:
+async def _metrics(order: Order, shown: LiveCounters) -> AsyncIterator[None]:
     if order.metrics is None:
         yield
         return

@@ -28,7 +28,7 @@ from logproof.eval.plan.jobs import Job
 from logproof.eval.plan.method import requests
 from logproof.eval.run import guard
 from logproof.eval.run.counters import Counters
-from logproof.eval.run.events import Events, Silent
+from logproof.eval.run.events import Events, NoEvents
 from logproof.eval.run.pace import Pace
 from logproof.eval.score.outcome import Outcome, score
 from logproof.eval.score.stored_calls import call_record, failed_record
@@ -48,7 +48,7 @@ GC_THRESHOLD = 50_000
 at the interpreter's default."""
 
 
-class Sink(Protocol):
+class RecordSink(Protocol):
     """Where records go: a RunStore, or a list in tests."""
 
     def put_call(self, record: CallRecord) -> None: ...
@@ -68,13 +68,13 @@ class Progress(Protocol):
         """So many more samples have ended."""
 
 
-class Singer(Protocol):
+class CanaryScorer(Protocol):
     """Who scores a fixed prompt again and again, see canary.py."""
 
-    async def sing(self, when: Literal["start", "middle", "end"]) -> None: ...
+    async def score(self, when: Literal["start", "middle", "end"]) -> None: ...
 
 
-class Policy(msgspec.Struct, frozen=True):
+class RunPolicy(msgspec.Struct, frozen=True):
     """concurrency: samples at a time (pace.py). max_failures: failed samples that end the run once there are more.
 
     patience: seconds to wait for an engine that is gone (outage.py).
@@ -85,7 +85,7 @@ class Policy(msgspec.Struct, frozen=True):
     patience: float = PATIENCE_S
 
 
-class Ended(msgspec.Struct, frozen=True):
+class RunEnd(msgspec.Struct, frozen=True):
     """How a run ended. ran: samples that were sent now. reason: None where it came to its end."""
 
     ran: int
@@ -110,13 +110,13 @@ class Runner:
         self,
         jobs: list[Job],
         pool: Pool,
-        sink: Sink,
-        policy: Policy,
+        sink: RecordSink,
+        policy: RunPolicy,
         done: Collection[str] = (),
         progress: Progress | None = None,
         *,
         events: Events | None = None,
-        canary: Singer | None = None,
+        canary: CanaryScorer | None = None,
     ) -> None:
         """done: keys of finished samples. canary: asked before the first sample, at half of them and at the end."""
         self._jobs = jobs
@@ -125,7 +125,7 @@ class Runner:
         self._policy = policy
         self._done = done
         self._progress = progress
-        self._events = events or Silent()
+        self._events = events or NoEvents()
         self._canary = canary
         self._half = max(1, (sum(job.samples for job in jobs) - len(done)) // 2)
         self._reason: str | None = None
@@ -142,7 +142,7 @@ class Runner:
             "endpoint_rests", endpoint=endpoint, error=error.message, seconds=seconds
         )
 
-    async def run(self) -> Ended:
+    async def run(self) -> RunEnd:
         """Run every sample that is not done. Raises the fatal errors of the module's docstring."""
         work = self._pending()
         first = next(work, None)
@@ -155,10 +155,10 @@ class Runner:
                     raise
             finally:
                 self._sink.flush()
-        return Ended(self._ran, self._skipped, self._failed, self.counters, self._reason, self._interrupted)
+        return RunEnd(self._ran, self._skipped, self._failed, self.counters, self._reason, self._interrupted)
 
     async def _work(self, work: Iterator[_Work]) -> None:
-        await self._sing("start")
+        await self._score_canary("start")
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(self.pace.most):
@@ -166,7 +166,7 @@ class Runner:
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         if not self._interrupted:
-            await self._sing("end")
+            await self._score_canary("end")
 
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
         """Start no further sample. interrupted: nor wait for an engine."""
@@ -180,11 +180,11 @@ class Runner:
         open_jobs = [self._of(job) for job in self._jobs]
         while open_jobs:
             for work in list(open_jobs):
-                found = next(work, None)
-                if found is None:
+                sample = next(work, None)
+                if sample is None:
                     open_jobs.remove(work)
                 else:
-                    yield found
+                    yield sample
 
     def _of(self, job: Job) -> Iterator[_Work]:
         if self._progress is not None:
@@ -236,11 +236,11 @@ class Runner:
         if limit is not None and self._failed > limit:
             self.stop(f"{self._failed} samples failed, the last: {record.reason}")
         if self._ran == self._half:
-            await self._sing("middle")
+            await self._score_canary("middle")
 
-    async def _sing(self, when: Literal["start", "middle", "end"]) -> None:
+    async def _score_canary(self, when: Literal["start", "middle", "end"]) -> None:
         if self._canary is not None:
-            await self._canary.sing(when)
+            await self._canary.score(when)
 
     def _tell(self, job: Job, ok: bool, count: int = 1) -> None:
         if self._progress is not None:
@@ -264,11 +264,11 @@ class Runner:
 
     async def _calls(self, item: Item, work: _Work) -> dict[str, Response]:
         """All requests of a sample at once; every call is recorded, then the first failure is raised."""
-        asked = requests(item, work.job.plan, work.repeat)
-        results = await asyncio.gather(*(self._call(request) for _, request in asked))
+        parts = requests(item, work.job.plan, work.repeat)
+        results = await asyncio.gather(*(self._call(request) for _, request in parts))
         replies = {}
         errors = []
-        for (part, request), reached in zip(asked, results, strict=True):
+        for (part, request), reached in zip(parts, results, strict=True):
             self._keep(self._call_record(work, part, request, reached), reached)
             if isinstance(reached.result, LogproofError):
                 errors.append(reached.result)
@@ -282,7 +282,7 @@ class Runner:
         begun = time.monotonic()
         self.counters.in_flight += 1
         try:
-            reached = await self._asked(request)
+            reached = await self._checked_call(request)
         finally:
             self.counters.in_flight -= 1
         if isinstance(reached.result, LogproofError):
@@ -294,7 +294,7 @@ class Runner:
             self.pace.replied(reached.result.attempts)
         return reached
 
-    async def _asked(self, request: Request) -> Reached:
+    async def _checked_call(self, request: Request) -> Reached:
         """The call, failed where the reply answers another request."""
         reached = await self._pool.call(request)
         if isinstance(reached.result, LogproofError):
@@ -353,10 +353,10 @@ def _record(work: _Work, outcome: Outcome | None, reason: str | None) -> SampleR
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first plain exception of a nested group."""
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @contextmanager
@@ -369,7 +369,7 @@ def _fewer_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-async def run_until_signal(runner: Runner) -> Ended:
+async def run_until_signal(runner: Runner) -> RunEnd:
     """Run; SIGINT or SIGTERM ends it after the samples in flight, a second one at once.
 
     The second raises CancelledError; what was put into the store is kept either way.

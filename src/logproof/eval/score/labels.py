@@ -55,14 +55,14 @@ def label_mass(logprobs: Sequence[float]) -> float:
     return math.fsum(math.exp(value) for value in logprobs)
 
 
-def _pick(found: Mapping[K, float], keys: Sequence[K], names: Sequence[str]) -> list[float]:
-    missing = [name.strip() for name, key in zip(names, keys, strict=True) if key not in found]
+def _pick(logprobs: Mapping[K, float], keys: Sequence[K], names: Sequence[str]) -> list[float]:
+    missing = [name.strip() for name, key in zip(names, keys, strict=True) if key not in logprobs]
     if missing:
         raise MissingChannel(
-            f"options {', '.join(missing)} are not in the top {len(found)}",
+            f"options {', '.join(missing)} are not in the top {len(logprobs)}",
             hint="use a dialect with label scores, or a wider --top-k",
         )
-    return _checked([found[key] for key in keys])
+    return _checked([logprobs[key] for key in keys])
 
 
 def _refuse_masked(meaning: str) -> None:

@@ -35,7 +35,7 @@ class Span(msgspec.Struct, frozen=True):
     rule: Literal["ids", "texts"]
 
 
-def by_ids(context: Sequence[int], options: Sequence[Ids]) -> Span:
+def span_by_ids(context: Sequence[int], options: Sequence[Ids]) -> Span:
     """The span of a row. context: ids of the context alone; options: ids of each context + option.
 
     Raises BadReply where no context token stands before the span, an option has no token in it, or the prompts
@@ -53,10 +53,10 @@ def by_ids(context: Sequence[int], options: Sequence[Ids]) -> Span:
     return Span(start, sum(n < len(alone) for n in shared), "ids")
 
 
-def by_texts(context: str, prompts: Sequence[str], texts: Sequence[Sequence[str | None]]) -> Span:
+def span_by_texts(context: str, prompts: Sequence[str], texts: Sequence[Sequence[str | None]]) -> Span:
     """The span of a row from token texts, one sequence a prompt.
 
-    Raises BadReply where the texts do not rebuild their prompt, and as `by_ids`.
+    Raises BadReply where the texts do not rebuild their prompt, and as `span_by_ids`.
     """
     ends = [_end_in_context(context, prompt, pieces) for prompt, pieces in zip(prompts, texts, strict=True)]
     start = min(tokens for tokens, _ in ends)

@@ -1,4 +1,4 @@
-"""From the replies of one item to its outcome; pure, and used alike on live and on stored replies."""
+"""Turn the replies of one item into its outcome, alike for live and for stored replies. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import msgspec
 
 from logproof.dialects.lost_texts import lost_texts
 from logproof.errors import BadReply
-from logproof.eval.plan.method import Plan, neutral_prompts, prompts
+from logproof.eval.plan.method import TaskPlan, neutral_prompts, prompts
 from logproof.eval.score import answers, labels, ppl
-from logproof.eval.score import option_span as span
-from logproof.eval.score.option_span import Span
+from logproof.eval.score.option_span import Span, span_by_ids, span_by_texts
 from logproof.eval.tasks.task import ClpItem, GenItem, Item, PplItem
 from logproof.ir.response import Choice, Response, Tokens
 
@@ -44,7 +43,7 @@ class Contexts(msgspec.Struct, frozen=True):
     neutral_span: Span | None = None
 
 
-def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
+def score(item: Item, plan: TaskPlan, replies: Replies, contexts: Contexts) -> Outcome:
     """The outcome of an item. Raises BadReply kinds for replies that must not become a number."""
     if plan.settings.bos is not None:
         for part, reply in replies.items():
@@ -55,7 +54,7 @@ def score(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outco
     return outcome
 
 
-def _scored(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Outcome:
+def _scored(item: Item, plan: TaskPlan, replies: Replies, contexts: Contexts) -> Outcome:
     if isinstance(item, PplItem):
         return _ppl(item, replies, contexts)
     if isinstance(item, ClpItem):
@@ -64,7 +63,7 @@ def _scored(item: Item, plan: Plan, replies: Replies, contexts: Contexts) -> Out
 
 
 def doubled_start(reply: Response) -> bool:
-    """Whether a prompt begins with one token twice, as it does where text and tokenizer both add the mark."""
+    """Whether a prompt begins with one token twice, as it does where text and tokenizer both add its beginning."""
     ids = reply.prompt_ids
     return ids is not None and len(ids) > 1 and bool(ids[0] == ids[1])
 
@@ -81,12 +80,12 @@ def check_bos(bos: int, part: str, reply: Response) -> None:
 
 
 def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:
-    found = _prompt_tokens(replies, "option", len(item.options))
-    place = contexts.span or _place(item.context, prompts(item), found, contexts.context)
+    prompt_tokens = _prompt_tokens(replies, "option", len(item.options))
+    place = contexts.span or _place(item.context, prompts(item), prompt_tokens, contexts.context)
     uncond, neutral_place = _neutral(item, replies, contexts)
     options = [
         ppl.option_score(text, tokens, place.start, neutral)
-        for text, tokens, neutral in zip(item.options, found, uncond, strict=True)
+        for text, tokens, neutral in zip(item.options, prompt_tokens, uncond, strict=True)
     ]
     values = ppl.metric_values(options)
     ranked = {metric: ppl.rank(column) for metric, column in values.items()}
@@ -114,25 +113,25 @@ def _prompt_tokens(replies: Replies, part: str, count: int) -> list[Tokens]:
     return whole
 
 
-def _place(context: str, texts: Sequence[str], found: Sequence[Tokens], ids: tuple[int, ...] | None) -> Span:
-    columns = [t.ids for t in found if t.ids is not None]
-    if ids is not None and len(columns) == len(found):
-        return span.by_ids(ids, columns)
-    return span.by_texts(context, texts, [t.texts or () for t in found])
+def _place(context: str, texts: Sequence[str], prompt_tokens: Sequence[Tokens], ids: tuple[int, ...] | None) -> Span:
+    columns = [t.ids for t in prompt_tokens if t.ids is not None]
+    if ids is not None and len(columns) == len(prompt_tokens):
+        return span_by_ids(ids, columns)
+    return span_by_texts(context, texts, [t.texts or () for t in prompt_tokens])
 
 
 def _neutral(item: PplItem, replies: Replies, contexts: Contexts) -> tuple[Sequence[float | None], Span | None]:
     if "neutral 0" not in replies or item.neutral is None:
         return [None] * len(item.options), None
-    found = _prompt_tokens(replies, "neutral", len(item.options))
-    place = contexts.neutral_span or _place(item.neutral, neutral_prompts(item), found, contexts.neutral)
-    return [ppl.span_sum(tokens, place.start) for tokens in found], place
+    prompt_tokens = _prompt_tokens(replies, "neutral", len(item.options))
+    place = contexts.neutral_span or _place(item.neutral, neutral_prompts(item), prompt_tokens, contexts.neutral)
+    return [ppl.span_sum(tokens, place.start) for tokens in prompt_tokens], place
 
 
-def _clp(item: ClpItem, plan: Plan, reply: Response) -> Outcome:
+def _clp(item: ClpItem, plan: TaskPlan, reply: Response) -> Outcome:
     choice = reply.choices[0]
     ids = [plan.label_ids[label] for label in item.labels] if plan.label_ids else None
-    if plan.way.name == "label_scores" and ids is not None:
+    if plan.method.name == "label_scores" and ids is not None:
         values = labels.from_labels(choice, ids)
     else:
         values = labels.from_top(choice, item.labels, ids)

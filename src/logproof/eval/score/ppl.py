@@ -31,7 +31,7 @@ class OptionScore(msgspec.Struct, frozen=True):
     uncond: float | None = None
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class Ranking(msgspec.Struct, frozen=True):
     """The choice of one metric. best: index of the chosen option. tied: another option has the same value."""
 
     best: int
@@ -73,12 +73,12 @@ def metric_values(options: Sequence[OptionScore]) -> dict[str, list[float]]:
     return values
 
 
-def rank(values: Sequence[float]) -> Ranked:
+def rank(values: Sequence[float]) -> Ranking:
     """The first of the greatest values. Raises BadReply where none is finite."""
     best = max(values)
     if not math.isfinite(best):
         raise BadReply("every option is impossible under the model: they cannot be ranked")
-    return Ranked(values.index(best), values.count(best) > 1)
+    return Ranking(values.index(best), values.count(best) > 1)
 
 
 def perplexity(logprobs: Floats) -> float:

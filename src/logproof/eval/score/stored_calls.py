@@ -30,14 +30,17 @@ class ChoiceSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: Meaning | None = None
 
 
-class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A response without its columns. prompt: meaning of the prompt channel."""
+class ReplySummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A response without its columns. prompt: meaning of the prompt channel.
+
+    mismatches: where the reply differs from the facts; `marks` in the store.
+    """
 
     choices: list[ChoiceSummary]
     usage: Usage
     prompt: Meaning | None = None
     notes: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
+    mismatches: tuple[str, ...] = msgspec.field(default=(), name="marks")
 
 
 def call_record(key: str, sample: str, part: str, call: Call, endpoint: str) -> CallRecord:
@@ -90,7 +93,7 @@ def request_of(record: CallRecord) -> Request:
 def response_of(record: CallRecord) -> Response:
     """The response of a record of status ok, as far as scoring reads it. Raises StoreError for a damaged one."""
     try:
-        summary = msgspec.convert(record.response, Summary)
+        summary = msgspec.convert(record.response, ReplySummary)
         columns = record.columns
         prompt = _tokens(columns, "prompt", summary.prompt)
         choices = tuple(_choice(i, c, columns) for i, c in enumerate(summary.choices))
@@ -107,7 +110,7 @@ def response_of(record: CallRecord) -> Response:
     )
 
 
-def _summary(response: Response, marks: tuple[str, ...]) -> Summary:
+def _summary(response: Response, mismatches: tuple[str, ...]) -> ReplySummary:
     choices = [
         ChoiceSummary(
             text=c.text,
@@ -118,7 +121,7 @@ def _summary(response: Response, marks: tuple[str, ...]) -> Summary:
         for c in response.choices
     ]
     prompt = response.prompt.meaning if response.prompt is not None else None
-    return Summary(choices, response.usage, prompt, response.notes, marks)
+    return ReplySummary(choices, response.usage, prompt, response.notes, mismatches)
 
 
 def _columns(response: Response) -> Columns:
