@@ -1,4 +1,4 @@
-"""A process that writes a run until it is killed or done: python -m records.writing DIRECTORY SAMPLES [MAX_FILE_BYTES].
+"""A process that writes a run until it is killed or done: python -m store.writing DIRECTORY SAMPLES [MAX_FILE_BYTES].
 
 Prints the number of durable samples after each flush; resumes what is there.
 """
