@@ -25,7 +25,7 @@ CLAIM = art.Claim(
     numerics=art.Numerics(dtype="bfloat16"),
     engine=art.EngineClaim(name="vllm", version="0.32.0", runner="v1", device="cpu", spec_decode=False),
 )
-SAMPLING = art.Sampling(
+SAMPLING = art.RecordedSampling(
     temperature=1.0,
     top_p=1.0,
     top_k=TOP_K,

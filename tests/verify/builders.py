@@ -86,8 +86,8 @@ def positions(columns: Columns) -> art.Positions:
     )
 
 
-def sampling(sampler: Sampler, seed: int | None, max_tokens: int) -> art.Sampling:
-    return art.Sampling(
+def sampling(sampler: Sampler, seed: int | None, max_tokens: int) -> art.RecordedSampling:
+    return art.RecordedSampling(
         temperature=sampler.temperature,
         top_p=sampler.top_p,
         top_k=sampler.top_k,

@@ -122,8 +122,8 @@ def test_columns_need_ids_and_logprobs(made: art.Artifact) -> None:
 
 
 def test_unresolved_sampling_is_named() -> None:
-    assert "seed" not in art.Sampling().unresolved()
-    assert art.Sampling(temperature=1.0).unresolved()[:2] == ("top_p", "top_k")
+    assert "seed" not in art.RecordedSampling().unresolved()
+    assert art.RecordedSampling(temperature=1.0).unresolved()[:2] == ("top_p", "top_k")
 
 
 def test_derived_seeds() -> None:

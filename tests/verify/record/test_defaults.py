@@ -5,7 +5,7 @@ import json
 import pytest
 
 from logproof.errors import UsageError
-from logproof.verify.artifact.artifact import Sampling
+from logproof.verify.artifact.artifact import RecordedSampling
 from logproof.verify.record.defaults import (
     NEUTRAL,
     Defaults,
@@ -65,7 +65,7 @@ def test_the_engine_s_word_must_agree_with_the_statement() -> None:
 
 
 def test_only_gaps_are_filled() -> None:
-    asked = Sampling(temperature=0.0, top_p=0.5, sources={"top_p": "request"})
+    asked = RecordedSampling(temperature=0.0, top_p=0.5, sources={"top_p": "request"})
     found = resolve(asked, neutral())
     assert (found.temperature, found.top_p, found.top_k, found.min_p) == (0.0, 0.5, 0, 0.0)
     assert (found.sources["top_p"], found.sources["min_p"]) == ("request", "operator")

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from logproof.errors import ArtifactError, BadReply
 from logproof.ir.facts import Facts, Plugin
 from logproof.proxy import headers
-from logproof.verify.artifact.artifact import Artifact, Claim, ModelClaim, Sampling, Seed
+from logproof.verify.artifact.artifact import Artifact, Claim, ModelClaim, RecordedSampling, Seed
 from logproof.verify.checks import structure
 from logproof.verify.record.defaults import Defaults, merged, neutral, of_config, of_engine, stated
-from logproof.verify.record.observed import Seen, artifacts_of, sampling
+from logproof.verify.record.observed import ObservedExchange, artifacts_of, sampling
 from proxy.pairs import NAMES, pair
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -23,7 +23,7 @@ CLAIM = Claim(model=ModelClaim(id="smollm2", vocab_size=49152))
 WHEN = datetime(2026, 11, 30, tzinfo=UTC)
 
 
-def seen(name: str, **changes: object) -> Seen:
+def seen(name: str, **changes: object) -> ObservedExchange:
     found = pair(name)
     body = json.dumps({**found.request, **found.asks}).encode()
     reply = found.asked.encode()
@@ -38,7 +38,7 @@ def seen(name: str, **changes: object) -> Seen:
         "reply_sha256": hashlib.sha256(reply).hexdigest(),
         **changes,
     }
-    return Seen(**values)
+    return ObservedExchange(**values)
 
 
 def made(name: str, facts: Facts = VLLM, **changes: object) -> list[Artifact]:
@@ -83,6 +83,16 @@ def test_masked_logprobs_are_not_called_raw() -> None:
     assert artifact.logprobs is not None
     assert artifact.logprobs.mode == "constrained"
     assert len(artifact.sampling.structured_output or "") == 64
+
+
+def test_a_constrained_text_that_was_cut_is_a_record_like_any_other() -> None:
+    reply = json.loads(pair("chat_json").asked)
+    reply["choices"][0]["message"]["content"] = '{"half'
+    reply["choices"][0]["finish_reason"] = "length"
+    (artifact,) = made("chat_json", reply=json.dumps(reply).encode())
+    assert (artifact.provenance.text, artifact.end.finish_reason) == ('{"half', "length")
+    assert artifact.logprobs is not None
+    assert artifact.logprobs.mode == "constrained"
 
 
 def test_the_measured_mode_is_written() -> None:
@@ -202,7 +212,7 @@ def test_sampling_that_no_engine_takes_is_refused() -> None:
         sampling({"temperature": "hot"}, VLLM)
 
 
-def resolved(name: str, facts: Facts = VLLM, gaps: Defaults | None = None, **changes: object) -> Sampling:
+def resolved(name: str, facts: Facts = VLLM, gaps: Defaults | None = None, **changes: object) -> RecordedSampling:
     return artifacts_of(seen(name, **changes), facts, CLAIM, "http://e", gaps)[0].sampling
 
 
@@ -302,5 +312,6 @@ def test_blanked_parts_of_a_request_are_named() -> None:
     body = json.dumps({**found.request, **found.asks, "messages": messages, "a/b": ["x", blank]}).encode()
     (artifact,) = made("chat", body=body, request_sha256="0" * 64)
     assert artifact.request.redactions == ("/messages/0/content", "/a~1b/1")
+    assert artifact.provenance.request_sha256 == "0" * 64, "the digest is of the exact bytes"
     (own,) = made("chat", body=body, request_sha256=hashlib.sha256(body).hexdigest())
     assert own.request.redactions == ()

@@ -122,7 +122,7 @@ def under_grammar(fake: FakeServer, sampler: Sampler) -> Artifact:
     sent = json.dumps(asked).encode()
     seen = Seen("POST", ROUTE, {}, sent)
     reply = json.dumps(Tiny().answer(seen)).encode()
-    call = observed.Seen(
+    call = observed.ObservedExchange(
         path=ROUTE, body=sent, reply=reply, streamed=False, width=10, when=NOW, request_sha256="0", reply_sha256="0"
     )
     (made,) = observed.artifacts_of(call, FACTS, claim(), "http://e", defaults.neutral())

@@ -33,7 +33,7 @@ from logproof.verify.artifact.artifact import Claim
 from logproof.verify.record import defaults as filling
 from logproof.verify.record.build import claim_of
 from logproof.verify.record.defaults import Defaults
-from logproof.verify.record.observed import Seen, artifacts_of
+from logproof.verify.record.observed import ObservedExchange, artifacts_of
 
 ClaimFor = Callable[[str], Claim]
 """Claim of the model that a request names."""
@@ -187,9 +187,9 @@ class FileSink:
                 self._wires.close()
 
 
-def seen(exchange: Exchange) -> Seen:
+def seen(exchange: Exchange) -> ObservedExchange:
     """An exchange as the verify room takes it."""
-    return Seen(
+    return ObservedExchange(
         path=exchange.path,
         body=exchange.forwarded,
         reply=exchange.reply,

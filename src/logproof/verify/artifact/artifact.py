@@ -102,7 +102,7 @@ class Seed(Record, frozen=True, kw_only=True):
     derivation: Derivation | None = None
 
 
-class Sampling(Record, frozen=True, kw_only=True):
+class RecordedSampling(Record, frozen=True, kw_only=True):
     """The effective values that the engine used, after its defaults. None is unresolved, for every field.
 
     top_k 0 is off. structured_output: digest of the constraint, "" for none. logit_bias: id -> added logit.
@@ -241,7 +241,7 @@ class Artifact(Record, frozen=True, kw_only=True):
     producer: Producer
     claim: Claim
     request: Sent
-    sampling: Sampling
+    sampling: RecordedSampling
     choice: ChoiceRef
     logprobs: LogprobsSpec | None
     tokens: TokenIds

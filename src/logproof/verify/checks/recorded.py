@@ -82,7 +82,7 @@ def _sampler(artifact: Artifact) -> Sampler | str:
     return claimed(told, mode)
 
 
-def _cuts(told: art.Sampling) -> bool:
+def _cuts(told: art.RecordedSampling) -> bool:
     """Whether top-k, top-p or min-p may leave something out."""
     return bool(told.top_k) or (told.top_p is not None and told.top_p < 1.0) or bool(told.min_p)
 

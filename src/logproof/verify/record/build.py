@@ -1,4 +1,4 @@
-"""From a call to artifacts: what was sent and what came back, as data. Pure; capture and proxy feed it."""
+"""From an exchange with an engine to artifacts: what was sent and what came back, as data. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 import msgspec
 import numpy as np
 
-from logproof.dialects.call import Call
 from logproof.ir.facts import Facts
-from logproof.ir.response import Choice
+from logproof.ir.response import Choice, Response
 from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact, Claim, LogprobsSpec, Sampling
+from logproof.verify.artifact.artifact import Artifact, Claim, LogprobsSpec, RecordedSampling
 from logproof.verify.artifact.artifact_files import to_positions
 from logproof.verify.artifact.columns import Columns, columns_of
 from logproof.verify.artifact.pack import to_fixed, to_float32
@@ -23,39 +22,56 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What a record says beyond the reply. k: width asked. denominator: steps a nat of fixed format, None: float32."""
 
     claim: Claim
-    sampling: Sampling
+    sampling: RecordedSampling
     k: int
     endpoint: str
     denominator: int | None = None
     redactions: tuple[str, ...] = ()
 
 
-def from_call(call: Call, setting: Setting, now: datetime) -> list[Artifact]:
+class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One exchange with an engine, as far as a record tells of it: an own call, or one that the proxy saw.
+
+    path: below the endpoint's root. body: the JSON request as the engine got it, credentials blanked. dialect: id of
+    the one that read the reply. response: the reply, checked. chunks: events of a streamed reply, None where it came
+    whole. Digests are SHA-256, hex, over the bytes before anything was blanked.
+    """
+
+    dialect: str
+    path: str
+    body: bytes
+    response: Response
+    chunks: int | None
+    request_sha256: str
+    reply_sha256: str
+
+
+def artifacts_from(observation: Observation, setting: Setting, now: datetime) -> list[Artifact]:
     """One sealed artifact a choice. Raises BadReply where a choice has no tokens at all."""
-    return [_artifact(call, choice, setting, now) for choice in call.response.choices]
+    return [_artifact(observation, choice, setting, now) for choice in observation.response.choices]
 
 
-def _artifact(call: Call, choice: Choice, setting: Setting, now: datetime) -> Artifact:
-    reply, ids = call.response, choice.token_ids
+def _artifact(seen: Observation, choice: Choice, setting: Setting, now: datetime) -> Artifact:
+    reply, ids = seen.response, choice.token_ids
     if ids is None and choice.tokens is not None:
         ids = choice.tokens.ids
     spec, positions = _rows(choice, setting)
     prompt = None if reply.prompt_ids is None else tuple(reply.prompt_ids.tolist())
-    name = call.wire.body + call.reply_digest.encode() + choice.index.to_bytes(8, "big")
+    name = seen.body + seen.reply_sha256.encode() + choice.index.to_bytes(8, "big")
     made = Artifact(
         schema="logproof-artifact/1",
         artifact_id=hashlib.sha256(name).hexdigest()[:32],
         created_at=now.astimezone(UTC).isoformat(timespec="milliseconds"),
         producer=art.Producer(name="logproof", version=VERSION),
         claim=setting.claim,
-        request=_sent(call, setting),
+        request=_sent(seen, setting),
         sampling=setting.sampling,
         choice=art.ChoiceRef(n=len(reply.choices), index=choice.index),
         logprobs=spec,
         tokens=art.TokenIds(prompt_ids=prompt, completion_ids=None if ids is None else tuple(ids.tolist())),
         positions=positions,
-        end=_end(call, choice),
-        provenance=_provenance(call, choice, setting),
+        end=_end(reply, choice),
+        provenance=_provenance(seen, choice, setting),
     )
     return art.seal(made)
 
@@ -85,14 +101,14 @@ def _step(columns: Columns, kept: Columns) -> float:
     return float(max(change.max(initial=0.0), np.nan_to_num(drawn).max(initial=0.0)))
 
 
-def _sent(call: Call, setting: Setting) -> art.Sent:
-    body = msgspec.json.decode(call.wire.body)
-    return art.Sent(dialect=call.dialect, path=call.wire.path, body=body, redactions=setting.redactions)
+def _sent(seen: Observation, setting: Setting) -> art.Sent:
+    body = msgspec.json.decode(seen.body)
+    return art.Sent(dialect=seen.dialect, path=seen.path, body=body, redactions=setting.redactions)
 
 
-def _end(call: Call, choice: Choice) -> art.End:
-    usage = call.response.usage
-    whole = len(call.response.choices) == 1
+def _end(reply: Response, choice: Choice) -> art.End:
+    usage = reply.usage
+    whole = len(reply.choices) == 1
     return art.End(
         finish_reason=choice.finish.reason,
         stop_reason=choice.finish.matched,
@@ -100,15 +116,15 @@ def _end(call: Call, choice: Choice) -> art.End:
     )
 
 
-def _provenance(call: Call, choice: Choice, setting: Setting) -> art.Provenance:
+def _provenance(seen: Observation, choice: Choice, setting: Setting) -> art.Provenance:
     return art.Provenance(
         endpoint=setting.endpoint,
-        request_sha256=hashlib.sha256(call.wire.body).hexdigest(),
-        response_sha256=call.reply_digest,
-        streamed=call.reply.events is not None,
-        chunks=None if call.reply.events is None else len(call.reply.events),
-        fingerprint=call.response.fingerprint,
-        served_model=call.response.model,
+        request_sha256=seen.request_sha256,
+        response_sha256=seen.reply_sha256,
+        streamed=seen.chunks is not None,
+        chunks=seen.chunks,
+        fingerprint=seen.response.fingerprint,
+        served_model=seen.response.model,
         text=choice.text,
     )
 

@@ -6,6 +6,7 @@ a nonce and the prompt's id, so that neither side chose them alone. Nothing type
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +14,7 @@ from functools import partial
 import msgspec
 
 from logproof.client.connect import Connection
+from logproof.dialects.call import Call
 from logproof.dialects.lower import lower
 from logproof.errors import (
     BadReply,
@@ -24,13 +26,12 @@ from logproof.errors import (
     UsageError,
 )
 from logproof.ir.message import Role, text_message
-from logproof.ir.request import STRUCTURED, Input, Output, Request, Scoring
-from logproof.ir.request import Sampling as AskedSampling
+from logproof.ir.request import STRUCTURED, Input, Output, Request, Sampling, Scoring
 from logproof.parallel import each_in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
-from logproof.verify.artifact.artifact import Artifact, Claim, Sampling
-from logproof.verify.record.build import Setting, from_call
+from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling
+from logproof.verify.record.build import Observation, Setting, artifacts_from
 from logproof.verify.record.defaults import Defaults, resolve
 from logproof.verify.stats.support import Sampler
 
@@ -130,12 +131,12 @@ VLLM_OPTIONS = {"repetition_penalty": 1.0, "min_tokens": 0, "stop_token_ids": []
 SGLANG_OPTIONS = {"repetition_penalty": 1.0, "min_new_tokens": 0, "stop_token_ids": []}
 
 
-def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[Request, Sampling]:
+def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[Request, RecordedSampling]:
     """The request, and its sampling as the artifact states it; what the endpoint cannot pin stays unresolved."""
     engine = connection.facts.engine
     seed = None if pins.nonce is None else art.derive_seed(pins.nonce, prompt.id)
     native = engine in ("vllm", "sglang")
-    asked = AskedSampling(
+    asked = Sampling(
         max_tokens=pins.max_tokens,
         temperature=pins.sampler.temperature,
         top_p=pins.sampler.top_p,
@@ -157,7 +158,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
     )
     known = tuple(_pinned(connection.facts.engine))
     derivation = None if pins.nonce is None else art.Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
-    told = Sampling(
+    told = RecordedSampling(
         temperature=pins.sampler.temperature,
         top_p=pins.sampler.top_p,
         top_k=pins.sampler.top_k if native else None,
@@ -259,4 +260,17 @@ async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim:
         endpoint=connection.endpoint.display,
         denominator=pins.denominator,
     )
-    return from_call(call, setting, datetime.now(UTC))[0]
+    return artifacts_from(observation_of(call), setting, datetime.now(UTC))[0]
+
+
+def observation_of(call: Call) -> Observation:
+    """An own call, as the record needs it."""
+    return Observation(
+        dialect=call.dialect,
+        path=call.wire.path,
+        body=call.wire.body,
+        response=call.response,
+        chunks=None if call.reply.events is None else len(call.reply.events),
+        request_sha256=hashlib.sha256(call.wire.body).hexdigest(),
+        reply_sha256=call.reply_digest,
+    )

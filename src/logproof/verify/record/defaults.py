@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from logproof.errors import UsageError
-from logproof.verify.artifact.artifact import Sampling, Source
+from logproof.verify.artifact.artifact import RecordedSampling, Source
 
 NEUTRAL: dict[str, float] = {
     "temperature": 1.0,
@@ -85,7 +85,7 @@ def of_engine(told: Mapping[str, float]) -> Defaults:
 
 def stated(values: Mapping[str, object]) -> Defaults:
     """Single values that the operator states. Raises UsageError for a name or value that is no sampling leaf's."""
-    unknown = [name for name in values if name in _OPEN or name not in Sampling.__struct_fields__]
+    unknown = [name for name in values if name in _OPEN or name not in RecordedSampling.__struct_fields__]
     if unknown:
         raise UsageError(f"--default {unknown[0]}: no such leaf", hint=f"leaves are {', '.join(_leaves())}")
     found = _converted(dict(values))
@@ -105,7 +105,7 @@ def merged(engine: Defaults, config: Defaults, single: Defaults) -> Defaults:
     return Defaults({**values, **engine.values}, config.whole, config.eos_ids)
 
 
-def resolve(sampling: Sampling, defaults: Defaults) -> Sampling:
+def resolve(sampling: RecordedSampling, defaults: Defaults) -> RecordedSampling:
     """The sampling with its gaps filled as far as the defaults reach."""
     gaps = {n: k for n, k in defaults.values.items() if getattr(sampling, n) is None}
     if not gaps:
@@ -116,12 +116,12 @@ def resolve(sampling: Sampling, defaults: Defaults) -> Sampling:
 
 
 def _leaves() -> list[str]:
-    return [name for name in Sampling.__struct_fields__ if name not in _OPEN]
+    return [name for name in RecordedSampling.__struct_fields__ if name not in _OPEN]
 
 
-def _converted(values: dict[str, object]) -> Sampling:
+def _converted(values: dict[str, object]) -> RecordedSampling:
     try:
-        return msgspec.convert(values, Sampling, strict=False)
+        return msgspec.convert(values, RecordedSampling, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"--default: {error}") from None
 

@@ -15,34 +15,32 @@ import msgspec
 from msgspec.structs import replace
 
 from logproof.dialects import reply_checks
-from logproof.dialects.call import Call
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.registry import get_dialect
 from logproof.errors import ArtifactError
-from logproof.http.exchange import SseEvent, WireReply, WireRequest
+from logproof.http.exchange import SseEvent
 from logproof.http.sse import SseParser
 from logproof.ir.facts import Facts
-from logproof.ir.request import Input, LogprobsMode, Output, Replay, Request, Scoring
-from logproof.ir.request import Sampling as AskedSampling
-from logproof.ir.response import Choice, Response
+from logproof.ir.request import Input, LogprobsMode, Replay, Request, Sampling, Scoring
+from logproof.ir.response import Choice, Meaning, Response
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
-from logproof.verify.artifact.artifact import Artifact, Claim, Sampling, Source
-from logproof.verify.record.build import Setting, from_call
+from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling, Source
+from logproof.verify.record.build import Observation, Setting, artifacts_from
 from logproof.verify.record.defaults import Defaults, resolve
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 BLANK = "[redacted]"
 """What stands in a body for a credential."""
-_ANY_TEXT = Output(regex=r"[\s\S]*")
-"""Stands for any constraint: its logprobs are masked, its text is not judged here."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange. path: below the root. body: the request as the engine got it, credentials blanked. reply: the
-    reply's bytes, of a stream every byte. width: entries a position that are certain and keyed by id, None where no
-    logprobs were asked. when: its start. Digests are over the bytes before anything was blanked.
+class ObservedExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One exchange of a client with an engine.
+
+    path: below the root. body: the request as the engine got it, credentials blanked. reply: the reply's bytes, of a
+    stream every byte. width: entries a position that are certain and keyed by id, None where no logprobs were asked.
+    when: its start. Digests are over the bytes before anything was blanked.
     """
 
     path: str
@@ -56,31 +54,51 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def artifacts_of(
-    seen: Seen, facts: Facts, claim: Claim, endpoint: str, defaults: Defaults | None = None
+    exchange: ObservedExchange, facts: Facts, claim: Claim, endpoint: str, defaults: Defaults | None = None
 ) -> list[Artifact]:
     """One sealed artifact a choice, in order of index. defaults: what the engine takes where a request says nothing.
 
     Raises ArtifactError where the request cannot be read or is of another route, BadReply or StatusError where the
     reply is cut, foreign, or contradicts itself.
     """
-    body, defaults = _body(seen), defaults or Defaults()
-    dialect = _dialect(seen.path, facts)
-    events = _events(seen.reply) if seen.streamed else None
-    plain = seen.reply if events is None else _assembled(seen.path, events)
-    made: list[Artifact] = []
-    blanked = tuple(_blanked(body)) if hashlib.sha256(seen.body).hexdigest() != seen.request_sha256 else ()
-    for part, request in _parts(plain, body, seen.width, _mode(body, facts)):
-        response = _lifted(dialect, request, part, facts)
-        call = _call(seen, dialect, request, response, events)
-        told = _within(resolve(sampling(body, facts, seen.path), defaults), _room(facts, response), defaults)
-        setting = Setting(claim=claim, sampling=told, k=seen.width or 0, endpoint=endpoint, redactions=blanked)
-        made += from_call(call, setting, seen.when)
-    return made if len(made) == len({a.artifact_id for a in made}) else _numbered(made)
+    body, defaults = _body(exchange), defaults or Defaults()
+    stated = resolve(sampling(body, facts, exchange.path), defaults)
+    blanked = tuple(_blanked(body)) if hashlib.sha256(exchange.body).hexdigest() != exchange.request_sha256 else ()
+    artifacts: list[Artifact] = []
+    for observation in _observations(exchange, body, facts):
+        effective = _within(stated, _room(facts, observation.response), defaults)
+        setting = Setting(claim=claim, sampling=effective, k=exchange.width or 0, endpoint=endpoint, redactions=blanked)
+        artifacts += artifacts_from(observation, setting, exchange.when)
+    return artifacts if len(artifacts) == len({a.artifact_id for a in artifacts}) else _numbered(artifacts)
 
 
-def _body(seen: Seen) -> dict[str, object]:
+def _observations(exchange: ObservedExchange, body: dict[str, object], facts: Facts) -> Iterator[Observation]:
+    """The exchange as the record needs it; of a batch of prompts one observation a prompt.
+
+    A stream was seen to its last byte and put together, so it is read as a plain reply: most clients ask for no usage.
+    """
+    dialect = _dialect(exchange.path, facts)
+    events = _events(exchange.reply) if exchange.streamed else None
+    plain = exchange.reply if events is None else _assembled(exchange.path, events)
+    mode = _mode(body, facts)
+    request = reading_request(body, exchange.width, mode)
+    for part in _parts(plain, _prompt_count(body), request.choices):
+        response = dialect.lift(request, part)
+        reply_checks.check(request, response, facts)
+        yield Observation(
+            dialect=dialect.id,
+            path=exchange.path,
+            body=exchange.body,
+            response=_masked(response, mode) if grammar.digest(body) else response,
+            chunks=None if events is None else len(events),
+            request_sha256=exchange.request_sha256,
+            reply_sha256=exchange.reply_sha256,
+        )
+
+
+def _body(exchange: ObservedExchange) -> dict[str, object]:
     try:
-        return msgspec.json.decode(seen.body, type=dict[str, object])
+        return msgspec.json.decode(exchange.body, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArtifactError(f"the request is no JSON object: {error}") from None
 
@@ -123,26 +141,32 @@ def _mode(body: dict[str, object], facts: Facts) -> LogprobsMode:
     return facts.logprobs_mode or "raw"
 
 
-def _parts(
-    plain: bytes, body: dict[str, object], width: int | None, mode: LogprobsMode
-) -> Iterator[tuple[bytes, Request]]:
-    """The reply and the request that reads it; of a batch of prompts one pair a prompt.
+def reading_request(body: dict[str, object], width: int | None, mode: LogprobsMode) -> Request:
+    """The request as a reader of its reply needs it: what `Dialect.lift` and `reply_checks.check` look at.
 
-    A stream was seen to its last byte and put together, so it is read as a plain reply: most clients ask for no usage.
+    That is how many choices and which rows it asked for, and what decides whether the logprobs can be raw. Not in it
+    are the prompt, which is read only beside prompt scores, and a grammar: here nobody promised a client that the text
+    fits it, and a completion that was cut inside its JSON is a record like any other. To a reader a grammar means only
+    that tokens may be impossible, as after the cuts of a sampler; what the logprobs are is named by `_masked`.
     """
     n = body.get("n")
-    choices = n if isinstance(n, int) and n > 0 else 1
-    request = Request(
+    masked = bool(grammar.digest(body))
+    return Request(
         model=str(body.get("model") or ""),
         input=Input(text=""),
-        sampling=AskedSampling(n=choices, temperature=_float(body.get("temperature"))),
+        sampling=Sampling(
+            n=n if isinstance(n, int) and n > 0 else 1,
+            temperature=None if masked else _float(body.get("temperature")),
+        ),
         scoring=Scoring(sampled=width, top_by=None if width is None else "text"),
-        output=_ANY_TEXT if grammar.digest(body) else Output(),
-        replay=Replay(logprobs_mode=mode),
+        replay=Replay(logprobs_mode="processed" if masked else mode),
     )
-    prompts = _prompt_count(body)
+
+
+def _parts(plain: bytes, prompts: int, choices: int) -> Iterator[bytes]:
+    """The reply, of a batch of prompts one a prompt, its choices numbered from 0."""
     if prompts == 1:
-        yield plain, request
+        yield plain
         return
     reply = msgspec.json.decode(plain, type=dict[str, object])
     listed = msgspec.convert(reply.get("choices"), list[dict[str, object]])
@@ -150,7 +174,7 @@ def _parts(
         raise ArtifactError(f"{len(listed)} choices for {prompts} prompts of {choices}")
     for start in range(0, len(listed), choices):
         some = [{**c, "index": i} for i, c in enumerate(listed[start : start + choices])]
-        yield msgspec.json.encode({**reply, "choices": some, "usage": None}), request
+        yield msgspec.json.encode({**reply, "choices": some, "usage": None})
 
 
 def _prompt_count(body: dict[str, object]) -> int:
@@ -159,36 +183,17 @@ def _prompt_count(body: dict[str, object]) -> int:
     return len(prompt) if isinstance(prompt, list) and batch else 1
 
 
-def _lifted(dialect: Dialect, request: Request, plain: bytes, facts: Facts) -> Response:
-    """The checked response, its logprobs labelled as they were asked or measured."""
-    response = dialect.lift(request, plain)
-    reply_checks.check(request, response, facts)
-    if request.replay.logprobs_mode != "processed":
-        return response
-    return replace(response, choices=tuple(_masked_twice(c) for c in response.choices))
+def _masked(response: Response, mode: LogprobsMode) -> Response:
+    """The response of a constrained request, its logprobs named as what a grammar leaves of those of this mode.
+
+    What a grammar and the sampler make of processed ones together is not told apart here.
+    """
+    meaning: Meaning = "unknown" if mode == "processed" else "constrained"
+    return replace(response, choices=tuple(_with_meaning(c, meaning) for c in response.choices))
 
 
-def _masked_twice(choice: Choice) -> Choice:
-    """What a grammar and the sampler make of processed logprobs together is not told apart here."""
-    tokens = choice.tokens
-    if tokens is None or tokens.meaning != "constrained":
-        return choice
-    return replace(choice, tokens=replace(tokens, meaning="unknown"))
-
-
-def _call(seen: Seen, dialect: Dialect, request: Request, response: Response, events: list[SseEvent] | None) -> Call:
-    reply = WireReply(200, (), seen.reply, None if events is None else tuple(events))
-    return Call(
-        request=request,
-        dialect=dialect.id,
-        decisions=(),
-        response=response,
-        seconds=0.0,
-        attempts=1,
-        reply=reply,
-        digest_as_sent=seen.reply_sha256,
-        wire=WireRequest(seen.path, seen.body, stream=seen.streamed),
-    )
+def _with_meaning(choice: Choice, meaning: Meaning) -> Choice:
+    return choice if choice.tokens is None else replace(choice, tokens=replace(choice.tokens, meaning=meaning))
 
 
 def _numbered(made: list[Artifact]) -> list[Artifact]:
@@ -216,7 +221,7 @@ COMPLETION_TOKENS = 16
 """max_tokens of a vLLM completion request that does not name it."""
 
 
-def sampling(body: dict[str, object], facts: Facts, path: str = CHAT) -> Sampling:
+def sampling(body: dict[str, object], facts: Facts, path: str = CHAT) -> RecordedSampling:
     """The sampling leaves that the request states, and those that vLLM's protocol fixes; the others are unresolved.
 
     Raises ArtifactError for a value that no engine takes.
@@ -238,7 +243,7 @@ def sampling(body: dict[str, object], facts: Facts, path: str = CHAT) -> Samplin
     if isinstance(seed, int) and seed >= 0:
         known["seed"] = {"value": seed, "origin": "requester"}
     try:
-        return msgspec.convert({**known, "sources": sources}, Sampling, strict=False)
+        return msgspec.convert({**known, "sources": sources}, RecordedSampling, strict=False)
     except msgspec.ValidationError as error:
         raise ArtifactError(f"the request's sampling cannot be read: {error}") from None
 
@@ -250,7 +255,7 @@ def _room(facts: Facts, response: Response) -> int | None:
     return max(0, facts.max_model_len - len(response.prompt_ids)) or None
 
 
-def _within(told: Sampling, room: int | None, defaults: Defaults) -> Sampling:
+def _within(told: RecordedSampling, room: int | None, defaults: Defaults) -> RecordedSampling:
     """max_tokens as the engine applied it: at most the room, and the whole room where nothing names a limit."""
     limit = told.max_tokens
     if room is None or (limit is None and not defaults.whole) or (limit is not None and limit <= room):

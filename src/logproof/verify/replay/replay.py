@@ -120,7 +120,7 @@ _NOT_REPEATED: dict[str, object] = {"bad_words": (), "allowed_ids": (), "min_tok
 """Leaves that a replay does not state, and the values at which they do nothing."""
 
 
-def _unrepeatable(sampling: art.Sampling) -> str | None:
+def _unrepeatable(sampling: art.RecordedSampling) -> str | None:
     """What keeps a replay from the same processed distribution, or None."""
     open_ = [name for name in (*_REPEATED, *_NOT_REPEATED) if getattr(sampling, name) is None]
     if open_:

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from logproof.verify.artifact.artifact import Sampling
+from logproof.verify.artifact.artifact import RecordedSampling
 from logproof.verify.artifact.columns import Columns, Floats, Ids, Mask, rest, row_sums
 
 GREEDY_BELOW = 1e-5
@@ -44,7 +44,7 @@ class Sampler(msgspec.Struct, frozen=True):
         return self.temperature == 1.0 and self.top_k == 0 and self.top_p == 1.0 and self.min_p == 0.0
 
 
-def claimed(sampling: Sampling, mode: str) -> Sampler | str:
+def claimed(sampling: RecordedSampling, mode: str) -> Sampler | str:
     """The sampler to replay on logprobs of this mode, or why there is none.
 
     Processed logprobs are after temperature and cuts already, constrained ones after a grammar's mask. Penalties,
@@ -77,7 +77,7 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 }
 
 
-def bending(sampling: Sampling, mode: str = "raw") -> tuple[str, ...]:
+def bending(sampling: RecordedSampling, mode: str = "raw") -> tuple[str, ...]:
     """Leaves that change the distribution beyond temperature and cuts, or are unresolved and might.
 
     In constrained logprobs a grammar is there already, in processed ones all of them are.
