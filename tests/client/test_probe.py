@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dialects.wires import REPLIES
 from fakes.server import FakeServer, Reply, Seen
-from logproof.client.probe import QUESTIONS, probe, read_facts
+from logproof.client.probe import QUESTIONS, RESPONSES, default_sampling, probe, read_facts
 from logproof.errors import AuthError, NoEngine, ServerFault, StatusError, TransportError
 from logproof.http.endpoint import endpoint
 from logproof.http.exchange import WireReply, WireRequest
@@ -307,3 +307,35 @@ def test_a_failing_route_does_not_hide_the_others() -> None:
             raise ServerFault(503, "busy") if request.path == "/info" else StatusError(404, "no")
 
     assert asyncio.run(probe(Sick())).engine == "openai"
+
+
+RESPONDING = Facts(engine="vllm", models=("m",), routes=(RESPONSES,))
+
+
+def defaults(reply: Any, facts: Facts = RESPONDING) -> dict[str, float]:
+    async def work(url: str) -> dict[str, float]:
+        async with Transport(endpoint(url), policy=RetryPolicy(attempts=1)) as transport:
+            return await default_sampling(transport, facts)
+
+    with FakeServer() as fake:
+        fake.on(RESPONSES, reply)
+        values = asyncio.run(work(fake.url))
+        assert [s.json()["max_output_tokens"] for s in fake.seen] in ([1], [])
+    return values
+
+
+def test_vllm_repeats_the_sampling_it_used() -> None:
+    echo = {"id": "r", "temperature": 0.6, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": None}
+    assert defaults(echo) == {"temperature": 0.6, "top_p": 1.0, "presence_penalty": 0.0}
+
+
+@pytest.mark.parametrize("reply", [Reply(400, json={}), Reply(body="nothing"), Reply(drop=True), {"temperature": "x"}])
+def test_an_engine_that_tells_nothing(reply: Any) -> None:
+    assert defaults(reply) == {}
+
+
+@pytest.mark.parametrize(
+    "facts", [Facts(), Facts(engine="vllm", models=("m",)), Facts(engine="vllm", routes=(RESPONSES,))]
+)
+def test_only_an_engine_that_has_the_route_is_asked(facts: Facts) -> None:
+    assert defaults({"temperature": 0.6}, facts) == {}

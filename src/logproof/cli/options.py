@@ -10,8 +10,8 @@ import msgspec
 import typer
 
 from logproof.client.connect import Options
+from logproof.client.pool import MAX_CONCURRENCY
 from logproof.errors import UsageError, clip
-from logproof.eval.plan.run_file import MAX_CONCURRENCY
 from logproof.http.endpoint import Timeouts
 
 ModelURL = Annotated[str, typer.Option("--model", "-m", metavar="URL", help="Base URL of the endpoint.")]

@@ -25,6 +25,9 @@ from logproof.http.retry import RetryPolicy
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 
+MAX_CONCURRENCY = 4096
+"""Most samples at a time: each is a task of its own."""
+
 LOST = (TransportError, ServerFault, RateLimited)
 """Errors of an endpoint, not of a request: another one may do better."""
 

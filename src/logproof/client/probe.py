@@ -1,4 +1,4 @@
-"""Probe: asks an endpoint what it is, and returns Facts.
+"""Probe: asks an endpoint what it is, and returns Facts; `default_sampling` asks vLLM what it samples with.
 
 Only questions that any server survives: a few GETs, on vLLM two requests that it must refuse, whose messages name
 its limits, and one token sampled where raw and processed logprobs differ; on SGLang one request that it must refuse.
@@ -8,6 +8,7 @@ Every answer may be missing; what is not known stays unknown.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Literal
@@ -30,6 +31,7 @@ from logproof.http.transport import Sender
 from logproof.ir.facts import Facts, Plugin
 
 COMPLETIONS = "/v1/completions"
+RESPONSES = "/v1/responses"
 QUESTIONS = (
     "/version",
     "/v1/models",
@@ -323,3 +325,29 @@ def _plugin(status: object) -> Plugin | None:
         reason=_text(found.get("reason")),
         status=found,
     )
+
+
+class _SamplingEcho(msgspec.Struct, frozen=True):
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+
+async def default_sampling(sender: Sender, facts: Facts) -> dict[str, float]:
+    """Ask for the sampling that an engine takes where a request says nothing: leaf -> value. One token is generated.
+
+    vLLM's /v1/responses repeats the sampling that it used, and fills gaps from the same generation config as its chat
+    and completions routes (read in 0.32). It names four of the leaves; top_k, min_p and the repetition penalty are in
+    no reply. Empty where the engine names nothing.
+    """
+    if facts.engine != "vllm" or RESPONSES not in facts.routes or not facts.models:
+        return {}
+    body = {"model": facts.models[0], "input": "a", "max_output_tokens": 1, "store": False}
+    try:
+        reply = await sender.send(WireRequest(path=RESPONSES, body=msgspec.json.encode(body)))
+        echo = msgspec.json.decode(reply.body, type=_SamplingEcho)
+    except (EndpointError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    values = {name: getattr(echo, name) for name in _SamplingEcho.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}

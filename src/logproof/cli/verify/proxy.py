@@ -16,8 +16,7 @@ from logproof.cli import options as opt
 from logproof.cli.printing import remark
 from logproof.cli.verify import verify_options
 from logproof.client.connect import open_endpoint
-from logproof.client.engine_defaults import told_defaults
-from logproof.client.probe import probe
+from logproof.client.probe import default_sampling, probe
 from logproof.errors import UsageError
 from logproof.http.transport import Transport
 from logproof.ir.facts import Facts
@@ -101,7 +100,7 @@ async def _facts(transport: Transport) -> tuple[Facts, dict[str, float]]:
     """What the engine is, and what it tells about its default sampling."""
     async with transport:
         facts = await probe(transport)
-        return facts, await told_defaults(transport, facts)
+        return facts, await default_sampling(transport, facts)
 
 
 def _mode(text: str) -> OnFull:

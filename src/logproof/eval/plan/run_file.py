@@ -24,13 +24,12 @@ import msgspec
 import yaml
 
 from logproof.client.outage import PATIENCE_S
+from logproof.client.pool import MAX_CONCURRENCY
 from logproof.errors import UsageError, clip
 from logproof.eval.plan.jobs import Entry
 from logproof.eval.tasks.task import Settings
 from logproof.files import read_bounded
 
-MAX_CONCURRENCY = 4096
-"""Most samples at a time: each is a task of its own."""
 MAX_BYTES = 1 << 20
 """Largest run file."""
 

@@ -79,7 +79,7 @@ def of_config(data: bytes) -> Defaults:
 
 
 def of_engine(told: Mapping[str, float]) -> Defaults:
-    """The defaults that an engine repeats in a reply of its own (client/engine_defaults.py)."""
+    """The defaults that an engine repeats in a reply of its own (client/probe.py)."""
     return Defaults({name: Known(value, "engine") for name, value in told.items()})
 
 
