@@ -39,7 +39,7 @@ def hooked() -> list[tuple[Any, str]]:
 @contextmanager
 def without_plugin(llm: Any) -> Iterator[None]:
     """Stock functions, and no rows processor in the batch."""
-    from logproof_vllm.v1 import Rows
+    from logproof_vllm.engine.v1 import Rows
 
     runner = llm.llm_engine.model_executor.driver_worker.worker.model_runner
     processors = runner.input_batch.logitsprocs.argmax_invariant
@@ -66,7 +66,7 @@ def stock(llm: Any, work: Work) -> Work:
 
 def middleware() -> str:
     """CPU microseconds that the middleware adds to a plain request with a body of 2 kB."""
-    from logproof_vllm.asgi import Middleware
+    from logproof_vllm.server.asgi import Middleware
 
     body = json.dumps({"model": "m", "prompt": "word " * 400, "max_tokens": 16}).encode()
     scope = {

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from logproof_vllm import asgi, fields, report, runtime
-from logproof_vllm.asgi import Middleware
-from logproof_vllm.body import GENERATE_PATH
+from logproof_vllm import fields, runtime
 from logproof_vllm.fields import Limits, ModeChoice, Replay, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
+from logproof_vllm.server import asgi, report
+from logproof_vllm.server.asgi import Middleware
+from logproof_vllm.server.body import GENERATE_PATH
 
 JSON = [(b"content-type", b"application/json"), (b"content-length", b"0")]
 REPLAY = Replay((5, 6), ModeChoice("raw_logprobs", "request"))

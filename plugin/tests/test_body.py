@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from logproof_vllm import body, fields, report, runtime
-from logproof_vllm.body import MODEL_PATHS, BodyError
+from logproof_vllm import fields, runtime
 from logproof_vllm.fields import Limits, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
+from logproof_vllm.server import body, report
+from logproof_vllm.server.body import MODEL_PATHS, BodyError
 
 TEXT = MODEL_PATHS[1]
 

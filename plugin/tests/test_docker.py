@@ -11,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from logproof_vllm import contract, serve
+from logproof_vllm import contract
+from logproof_vllm.server import serve
 
 FOLDER = Path(__file__).parents[2] / "docker"
 GUARD = FOLDER / "guard.py"

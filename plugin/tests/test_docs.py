@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from logproof_vllm import contract, fields, settings, v2
+from logproof_vllm import contract, fields, settings
+from logproof_vllm.engine import v2
 
 TEXT = (Path(__file__).parents[2] / "docs" / "plugin.md").read_text()
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from logproof_vllm import canary, canonical, grammar, mq, stops, v2
+from logproof_vllm import canary, canonical
+from logproof_vllm.engine import grammar, mq, stops, v2
 from logproof_vllm.hooks import marked
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from logproof_vllm import canonical, frontend, report, runtime
+from logproof_vllm import canonical, runtime
 from logproof_vllm.fields import ModeChoice, Replay, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
+from logproof_vllm.server import ingestion, report
 
 BINDING = Binding(Vocabulary(100, 2), 64, "v1", "raw_logprobs", False)
 
@@ -63,14 +64,14 @@ class Request:
 
 @pytest.fixture(autouse=True)
 def status(monkeypatch: pytest.MonkeyPatch) -> runtime.Status:
-    monkeypatch.setattr(frontend, "refuse", lambda message, parameter=None: ValidationError(message))
+    monkeypatch.setattr(ingestion, "refuse", lambda message, parameter=None: ValidationError(message))
     for name, value in vars(runtime.Status(canary=PASSED, binding=BINDING)).items():
         monkeypatch.setattr(STATUS, name, value)
     return STATUS
 
 
 def convert(request: Request, max_tokens: int = 10) -> Any:
-    return frontend.wrap_to_sampling_params(type(request).to_sampling_params)(request, max_tokens)
+    return ingestion.wrap_to_sampling_params(type(request).to_sampling_params)(request, max_tokens)
 
 
 def test_a_plain_request_keeps_its_parameters(status: runtime.Status) -> None:
@@ -92,7 +93,7 @@ def test_a_length_below_the_list_is_refused() -> None:
 
 
 def test_what_the_middleware_read_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frontend, "read_fields", None)
+    monkeypatch.setattr(ingestion, "read_fields", None)
     token = report.CURRENT.set(report.Report(parsed=Replay((7,), ModeChoice(None, "deployment"))))
     try:
         plan = canonical.read(convert(Request(enforced_token_ids=[7])))
@@ -184,7 +185,7 @@ def test_a_broken_contract_refuses_with_its_reason(status: runtime.Status) -> No
 
 
 def test_beam_search_is_refused_only_with_the_fields() -> None:
-    wrapped = frontend.wrap_beam_search(Request.to_beam_search_params)
+    wrapped = ingestion.wrap_beam_search(Request.to_beam_search_params)
     assert wrapped(Request()) == "beam"
     with pytest.raises(ValidationError, match="beam search"):
         wrapped(Request(enforced_token_ids=[1]))
@@ -205,7 +206,7 @@ class Processor:
 
 
 def process(params: Params, prompt: tuple[int, ...] = (1, 2)) -> Any:
-    return frontend.wrap_process_inputs(Processor.process_inputs)(Processor(), "r", list(prompt), params, ())
+    return ingestion.wrap_process_inputs(Processor.process_inputs)(Processor(), "r", list(prompt), params, ())
 
 
 def test_a_plain_request_reaches_the_engine_as_it_is() -> None:
@@ -252,7 +253,7 @@ def test_the_list_must_fit_the_model_and_max_tokens() -> None:
 
 def test_only_the_canary_passes_before_the_canary_passed(status: runtime.Status) -> None:
     status.canary = runtime.NOT_RUN
-    for tag, passes in ((frontend.CANARY_TAG, True), ("a", False)):
+    for tag, passes in ((ingestion.CANARY_TAG, True), ("a", False)):
         params = Params(extra_args={"logproof": {"ids": [1], "mode": None, "tag": tag}})
         if passes:
             assert process(params) is not None

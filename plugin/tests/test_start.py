@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from logproof_vllm import __version__, contract, endpoint, hooks, plugin, runtime, serve, settings
+from logproof_vllm import __version__, contract, hooks, plugin, runtime, settings
 from logproof_vllm.fields import Limits, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
+from logproof_vllm.server import endpoint, serve
 
 
 @pytest.mark.parametrize("bad", ["x", "0", "-1", "1", "1.5", " 3", "3 ", "٣", "1_0", "99999999999999999999"])
@@ -134,7 +135,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, value in vars(runtime.Status()).items():
         monkeypatch.setattr(STATUS, name, value)
     monkeypatch.setattr(contract, "check", lambda: ["Sampler.forward takes (x)"])
-    for name in ("frontend", "asgi"):
+    for name in ("ingestion", "asgi"):
         monkeypatch.setattr(getattr(plugin, name), "install", lambda name=name: done.append(name))
     monkeypatch.setattr(plugin.mq, "install", lambda chunks: done.append("mq"))
     hooks_ = {"engine": lambda: done.append("engine"), "sick": lambda: 1 / 0}
@@ -145,10 +146,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_broken_contract_leaves_the_engine_alone_and_still_reads_the_fields(
     installed: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the frontend's hooks a server would take the fields and enforce nothing."""
+    """Without the ingestion hooks a server would take the fields and enforce nothing."""
     with caplog.at_level(logging.WARNING, "vllm.logproof"):
         plugin.register()
-    assert installed == ["frontend", "asgi", "mq"]
+    assert installed == ["ingestion", "asgi", "mq"]
     assert "Sampler.forward takes (x)" in str(STATUS.refusal())
     (line,) = [record.getMessage() for record in caplog.records]
     assert "Sampler.forward takes (x)" in line
@@ -158,7 +159,7 @@ def test_a_broken_contract_leaves_the_engine_alone_and_still_reads_the_fields(
 def test_a_hook_that_cannot_be_installed_is_a_reason(installed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "check", list)
     plugin.register()
-    assert installed == ["frontend", "asgi", "mq", "engine"]
+    assert installed == ["ingestion", "asgi", "mq", "engine"]
     assert STATUS.installed == ["engine"]
     assert "sick: ZeroDivisionError" in str(STATUS.refusal())
 

@@ -1,10 +1,10 @@
 """Enforced replay and per-request ``logprobs_mode`` inside a stock vLLM.
 
-Nothing here imports vLLM or torch at module load except the modules that define engine subclasses
-(``rows``, ``guard``), which :mod:`logproof_vllm.plugin` imports only inside an engine process.
+A request flows ``server/asgi`` and ``server/body`` (its bytes) -> ``server/ingestion`` (fields to the canonical entry
+of ``extra_args``) -> engine core (``engine/stops``, ``engine/grammar``) -> worker (``engine/v1`` or ``engine/v2``) ->
+``server/asgi`` again (report added to the reply). ``plugin`` installs all of it.
 
-A request flows ``asgi`` (body) -> ``frontend`` (fields to canonical ``extra_args``) -> engine core
-(``stops``, ``grammar``) -> worker (``v1`` or ``v2``) -> ``asgi`` (report added to the reply).
+Nothing here imports vLLM or torch at module load: every process of the server loads every module.
 """
 
 __version__ = "0.1.0"

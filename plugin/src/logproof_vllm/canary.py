@@ -12,8 +12,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from logproof_vllm import canonical, frontend
+from logproof_vllm import canonical
 from logproof_vllm.runtime import PASSED, STATUS
+from logproof_vllm.server import ingestion
 
 LENGTH = 4
 
@@ -46,7 +47,7 @@ def _request(config: Any, tokenizer: Any) -> tuple[list[int], Any, list[int]]:
     binding = binding_of(config, tokenizer)
     vocabulary = binding.vocabulary
     ids = pick(vocabulary.size, vocabulary.eos, random.Random())  # noqa: S311
-    entry: canonical.Entry = {"ids": ids, "mode": None, "tag": frontend.CANARY_TAG}
+    entry: canonical.Entry = {"ids": ids, "mode": None, "tag": ingestion.CANARY_TAG}
     params = SamplingParams(
         max_tokens=LENGTH + 1, temperature=1.0, logprobs=1, detokenize=False, extra_args={canonical.KEY: entry}
     )

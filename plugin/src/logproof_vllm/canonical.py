@@ -1,8 +1,8 @@
 """The canonical form of a replay inside the engine: one entry of ``SamplingParams.extra_args``.
 
 ``extra_args`` is the only part of vLLM's sampling parameters that an outside package can add to and that survives
-the way to the engine core and the workers. Only :mod:`logproof_vllm.frontend` writes the entry, after checking every
-id; everything behind it trusts the entry. Clients may not send it.
+the way to the engine core and the workers. Only the room ``server`` writes the entry (and the
+canary), after checking every id; everything behind it trusts the entry. Clients may not send it.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def has_field(owner: Any, name: str) -> bool:
 
 def check_behaviour() -> Iterator[str]:
     """A batch of two rows through the stock sampler: what ``sample`` returns must be what ``forward`` reports."""
-    from logproof_vllm.trial import run
+    from logproof_vllm.engine.v1_trial import run
 
     try:
         problem = run()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from logproof_vllm import __version__, asgi, contract, frontend, grammar, mq, settings, stops, v1, v2
+from logproof_vllm import __version__, contract, settings
+from logproof_vllm.engine import grammar, mq, stops, v1, v2
 from logproof_vllm.runtime import STATUS
+from logproof_vllm.server import asgi, ingestion
 
 logger = logging.getLogger("vllm.logproof")
 
@@ -37,7 +39,7 @@ def register() -> None:
     STATUS.vllm_version = contract.vllm_version()
     for problem in contract.check():
         STATUS.add_problem(problem)
-    frontend.install()
+    ingestion.install()
     asgi.install()
     mq.install(settings.max_chunks())
     if not STATUS.problems:

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.live
 
 pytest.importorskip("vllm", reason="the grammars need the engine packages")
 
-from logproof_vllm import canonical, grammar  # noqa: E402
+from logproof_vllm import canonical  # noqa: E402
+from logproof_vllm.engine import grammar  # noqa: E402
 
 BACKENDS = ("xgrammar", "guidance", "outlines")
 DIGITS = "[0-9]{6}"

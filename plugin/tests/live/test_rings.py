@@ -16,7 +16,7 @@ shm_broadcast: Any = pytest.importorskip(
     "vllm.distributed.device_communicators.shm_broadcast", reason="the queues are the engine's"
 )
 
-from logproof_vllm import mq  # noqa: E402
+from logproof_vllm.engine import mq  # noqa: E402
 
 SITES = {
     "vllm/distributed/device_communicators/shm_broadcast.py": 2, "vllm/v1/executor/multiproc_executor.py": 2,

@@ -21,7 +21,8 @@ from vllm.v1.sample.logits_processor import (  # noqa: E402
 )  # fmt: skip
 from vllm.v1.sample.sampler import Sampler  # noqa: E402
 
-from logproof_vllm import canonical, trial, v1, v2  # noqa: E402
+from logproof_vllm import canonical  # noqa: E402
+from logproof_vllm.engine import v1, v1_trial, v2  # noqa: E402
 
 VOCAB = 32
 
@@ -49,7 +50,7 @@ def rows(*given: Any) -> Any:
 
 
 def forward(processor: Any, logits: Any, mode: str = "raw_logprobs", **changes: Any) -> Any:
-    metadata = trial.metadata(LogitsProcessors([processor]), logits.shape[0], **changes)
+    metadata = v1_trial.metadata(LogitsProcessors([processor]), logits.shape[0], **changes)
     return Sampler(mode).forward(logits.clone(), metadata)
 
 
@@ -118,7 +119,7 @@ def test_greedy_rows_in_processed_mode() -> None:
 
 def test_no_logprobs_asked_for_costs_no_logprobs() -> None:
     step = v1.plan_step(Sampler(), rows((params((7,), "processed_logprobs"), [])), logits(1),
-                        trial.metadata(LogitsProcessors(), 1, max_num_logprobs=None))  # fmt: skip
+                        v1_trial.metadata(LogitsProcessors(), 1, max_num_logprobs=None))  # fmt: skip
     assert (step.mask, step.raw) == (None, None)
 
 
@@ -149,7 +150,7 @@ def test_the_wraps_never_wait_for_the_device(no_sync: None, monkeypatch: pytest.
     """The stock sampler is replaced by stubs, so only the plugin's own steps run under the ban."""
     data = logits(2)
     processor = rows((params((7,), "processed_logprobs"), []), (params((), "raw_logprobs"), []))
-    metadata = trial.metadata(LogitsProcessors([processor]), 2)
+    metadata = v1_trial.metadata(LogitsProcessors([processor]), 2)
     sampler = SimpleNamespace(logprobs_mode="raw_logprobs", compute_logprobs=Sampler.compute_logprobs)
     sample = v1.wrap_sample(lambda self, logits, metadata: (logits.argmax(-1), None))
     step = v1.plan_step(sampler, processor, data, metadata)
@@ -197,7 +198,7 @@ def test_transfers_are_one_a_step_and_none_for_the_mask(monkeypatch: pytest.Monk
 def test_the_rejection_samplers_calls_pass_through() -> None:
     seen: list[Any] = []
     wrapped = v1.wrap_forward(lambda self, *args: seen.append(args))
-    metadata = trial.metadata(LogitsProcessors([rows((params((7,)), []))]), 1)
+    metadata = v1_trial.metadata(LogitsProcessors([rows((params((7,)), []))]), 1)
     sampler = SimpleNamespace()
     wrapped(sampler, "logits", metadata, predict_bonus_token=True, logprobs_mode_override="raw_logits")
     wrapped(sampler, "logits", metadata, logprobs_mode_override="processed_logprobs")
@@ -206,4 +207,4 @@ def test_the_rejection_samplers_calls_pass_through() -> None:
 
 
 def test_the_trial_holds_for_this_vllm() -> None:
-    assert trial.run() is None
+    assert v1_trial.run() is None

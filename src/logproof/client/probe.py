@@ -310,7 +310,7 @@ def _properties(schema: dict[str, object], document: dict[str, object]) -> dict[
 
 
 def _plugin(status: object) -> Plugin | None:
-    """The plugin's status document (plugin/src/logproof_vllm/endpoint.py gives its form)."""
+    """The plugin's status document (plugin/src/logproof_vllm/server/endpoint.py gives its form)."""
     found = _dict(status)
     version = _text(found.get("version"))
     if version is None:

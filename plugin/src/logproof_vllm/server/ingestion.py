@@ -20,9 +20,10 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from logproof_vllm import canonical, fields, report, runtime
+from logproof_vllm import canonical, fields, runtime
 from logproof_vllm.hooks import MARK, marked
 from logproof_vllm.runtime import STATUS, Binding
+from logproof_vllm.server import report
 
 RAW_FIELDS = ("enforced_token_ids", "logprobs_mode")
 

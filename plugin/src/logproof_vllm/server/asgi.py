@@ -10,10 +10,11 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from logproof_vllm import grammar, report
-from logproof_vllm.body import BodyError, check_form, mentions, prepare
+from logproof_vllm.engine import grammar
 from logproof_vllm.hooks import MARK, marked
 from logproof_vllm.runtime import STATUS
+from logproof_vllm.server import report
+from logproof_vllm.server.body import BodyError, check_form, mentions, prepare
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -29,10 +29,11 @@ import inspect
 import logging
 from typing import Any
 
-from logproof_vllm import __version__, canary, contract, fields, settings, v2
-from logproof_vllm.asgi import Middleware
-from logproof_vllm.body import GENERATE_PATH, SERVED_PATHS
+from logproof_vllm import __version__, canary, contract, fields, settings
+from logproof_vllm.engine import v2
 from logproof_vllm.runtime import PASSED, STATUS, binding_of
+from logproof_vllm.server.asgi import Middleware
+from logproof_vllm.server.body import GENERATE_PATH, SERVED_PATHS
 
 logger = logging.getLogger("vllm.logproof")
 FEATURES = ("enforced_replay", "logprobs_mode", "grammar_guard", "generate_route")

@@ -18,8 +18,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logproof_vllm import canonical, fields, frontend, report
+from logproof_vllm import canonical, fields
 from logproof_vllm.runtime import STATUS, Binding
+from logproof_vllm.server import ingestion, report
 
 # The names of the length on each route: completions ignores the second one.
 LENGTHS = {"/v1/chat/completions": ("max_tokens", "max_completion_tokens"), "/v1/completions": ("max_tokens",)}
@@ -161,7 +162,7 @@ def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -
     if twice:
         raise BodyError(f"{twice[0]}: sent twice; send it at the top level only", twice[0])
     try:
-        return fields.parse({**outer, **inner}, engine.vocabulary, frontend.limits_for(engine))
+        return fields.parse({**outer, **inner}, engine.vocabulary, ingestion.limits_for(engine))
     except fields.FieldError as error:
         raise BodyError(str(error), error.field) from error
 
@@ -171,9 +172,9 @@ def _check_generate(parameters: dict[str, Any], replay: fields.Replay, engine: B
     if replay.ids and parameters.get("max_tokens") is None:
         parameters["max_tokens"] = len(replay.ids)
     try:
-        frontend.check_engine(replay, engine)
-        frontend.check_params(_View(parameters), replay, engine)
-        frontend.check_fits(prompt, len(replay.ids), engine)
+        ingestion.check_engine(replay, engine)
+        ingestion.check_params(_View(parameters), replay, engine)
+        ingestion.check_fits(prompt, len(replay.ids), engine)
     except Exception as error:
         raise BodyError(str(error.args[0]), getattr(error, "parameter", None)) from error
 
