@@ -25,7 +25,7 @@ from busy import core_of, watching
 from logproof.client.connect import Options, connect
 from logproof.client.pool import open_pool
 from logproof.errors import LogproofError
-from logproof.eval.plan.jobs import load, prepare
+from logproof.eval.plan.prepare import load, prepare
 from logproof.eval.run.run import Order, execute
 from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import PplItem, Settings

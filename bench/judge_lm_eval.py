@@ -23,8 +23,8 @@ import msgspec
 
 from logproof.client.connect import Connection, Options, connect
 from logproof.errors import LogproofError
-from logproof.eval.plan.jobs import load, prepare
 from logproof.eval.plan.method import requests
+from logproof.eval.plan.prepare import load, prepare
 from logproof.eval.score.outcome import Contexts, score
 from logproof.eval.tasks.task import PplItem, Settings
 

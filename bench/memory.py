@@ -29,7 +29,8 @@ from logproof.client.client import Client
 from logproof.client.connect import Connection
 from logproof.client.pool import Pool
 from logproof.dialects.registry import get_dialect
-from logproof.eval.plan.jobs import load, prepare, provenance
+from logproof.eval.plan.prepare import load, prepare
+from logproof.eval.plan.run_identity import provenance
 from logproof.eval.run.run import Order, execute
 from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings

@@ -12,7 +12,7 @@ from fakes.server import FakeServer
 from logproof.client.connect import Connection, Options
 from logproof.client.pool import MAX_REST_S, REST_S, ROUNDS, Pool, open_pool
 from logproof.errors import BadReply, EndpointError, RateLimited, TransportError, UsageError
-from logproof.eval.plan.jobs import provenance
+from logproof.eval.plan.run_identity import provenance
 from logproof.eval.run.run import Order, execute
 from logproof.eval.run.runner import Runner, RunPolicy
 from logproof.eval.tasks.task import Settings

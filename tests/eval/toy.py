@@ -21,7 +21,8 @@ from logproof.client.connect import Connection
 from logproof.client.pool import Pool
 from logproof.dialects.registry import get_dialect
 from logproof.errors import ServerFault
-from logproof.eval.plan.jobs import Entry, Job, load, prepare
+from logproof.eval.plan.jobs import Job
+from logproof.eval.plan.prepare import Entry, load, prepare
 from logproof.eval.run.run import Order, RunResult, execute
 from logproof.eval.run.runner import RunEnd, Runner, RunPolicy
 from logproof.eval.tasks.task import Settings

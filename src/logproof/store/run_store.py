@@ -27,7 +27,7 @@ from logproof.store.digest import canonical
 from logproof.store.lock import WriteLock
 from logproof.store.reader import StoreReader
 from logproof.store.records import CallRecord, RunProvenance, SampleRecord, Scorer, ScoreRecord, WriteSession
-from logproof.store.run_identity import check_resume, names
+from logproof.store.resume_check import check_resume, names
 from logproof.store.schema import APPLICATION_ID, DDL, FORMAT, RecordEncoder, parse
 from logproof.store.writer import Writer, WriterStats
 

@@ -13,7 +13,7 @@ import numpy as np
 from fakes.faults import Faults, allowed
 from logproof.client.connect import Options
 from logproof.client.pool import open_pool
-from logproof.eval.plan.jobs import Entry
+from logproof.eval.plan.prepare import Entry
 from logproof.eval.report.report import Report
 from logproof.eval.run.run import Order, execute
 from logproof.eval.run.runner import RunPolicy

@@ -13,13 +13,9 @@ from eval.toy import RecordList, ToyEngine, connection, fault, logprob, ready, r
 from logproof.client.pool import Pool
 from logproof.errors import (
     AuthError,
-    DatasetError,
     ModelNotFound,
-    PlanRefused,
     StoreError,
-    UsageError,
 )
-from logproof.eval.plan.jobs import label_ids, provenance
 from logproof.eval.run.runner import Runner, RunPolicy, run_until_signal
 from logproof.store.digest import canonical
 
@@ -191,19 +187,6 @@ def test_done_samples_are_not_sent_again() -> None:
     assert (ended.ran, engine.seen) == (0, [])
 
 
-def test_sample_keys_tell_apart_whatever_changes_a_sample() -> None:
-    conn = connection(ToyEngine())
-    other = connection(ToyEngine(), "openai_completions")
-    keys = set()
-    for c, settings in [(conn, {}), (conn, {"shots": 2}), (conn, {"seed": 1}), (conn, {"max_tokens": 9}), (other, {})]:
-        job = ready(c, "gsm8k_gen", limit="1", **settings)[0]
-        doc = next(job.docs())
-        keys |= {job.key(doc, 0), job.key(doc, 1)}
-    assert len(keys) == 10
-    again = ready(conn, "gsm8k_gen", limit="2")[0]
-    assert again.key(next(again.docs()), 0) in keys
-
-
 def test_repeats_are_drawn_for_generation_only() -> None:
     engine = ToyEngine()
     conn = connection(engine)
@@ -332,22 +315,6 @@ def test_the_second_signal_ends_at_once_and_keeps_what_is_stored() -> None:
     assert sink.flushed == 1
 
 
-@pytest.mark.parametrize(("names", "said"), [((), "no task"), (("mmlu_clp", "mmlu_clp"), "named twice")])
-def test_tasks_are_named_once(names: tuple[str, ...], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        ready(connection(ToyEngine()), *names)
-
-
-def test_a_completion_as_long_as_the_context_is_refused_before_the_run() -> None:
-    with pytest.raises(PlanRefused, match="fill the whole context"):
-        ready(connection(ToyEngine(), max_model_len=256), "gsm8k_gen")
-
-
-def test_too_few_rows_for_the_shots_are_told_before_the_run() -> None:
-    with pytest.raises(DatasetError, match="9 few-shot rows asked, the pool has 8"):
-        ready(connection(ToyEngine()), "gsm8k_gen", shots=9)
-
-
 def test_a_row_that_makes_no_item_is_a_failed_sample(tmp_path: Path) -> None:
     row = '{"ind": %d, "activity_label": "a", "ctx": "c", "endings": ["%s", "y"], "label": "0"}\n'
     (tmp_path / "hellaswag.validation.jsonl").write_text(row % (1, "x") + row % (2, "[step]"))
@@ -355,30 +322,3 @@ def test_a_row_that_makes_no_item_is_a_failed_sample(tmp_path: Path) -> None:
     ended, sink = run(conn, ready(conn, "hellaswag_ppl", data=str(tmp_path)))
     assert (ended.ran, ended.failed) == (2, 1)
     assert "hellaswag.validation.jsonl:2" in str(next(s for s in sink.samples if s.status == "failed").reason)
-
-
-def test_labels_that_are_not_one_token_are_refused() -> None:
-    class Letters:
-        async def encode(self, text: str) -> tuple[int, ...]:
-            return tuple(text.encode())
-
-    class NoZ(Letters):
-        async def encode(self, text: str) -> tuple[int, ...]:
-            base = (1, 2)
-            return base if text.endswith(":") else (*base, ord(text[-1])) if text[-1] < "Y" else (9, 9)
-
-    with pytest.raises(PlanRefused, match="' A' is not one token"):
-        asyncio.run(label_ids(Letters()))
-    found = asyncio.run(label_ids(NoZ()))
-    assert found[" A"] == 65
-    assert " Z" not in found
-
-
-def test_provenance_holds_what_decides_results_and_no_url_in_identity() -> None:
-    conn = connection(ToyEngine(), fingerprint="fp1")
-    told = provenance(ready(conn, "gsm8k_gen", "arc_easy_ppl", limit="3"), [conn], {"concurrency": 4})
-    assert told.fingerprints == ("fp1",)
-    assert set(told.tasks) == set(told.datasets) == set(told.few_shot) == {"gsm8k_gen", "arc_easy_ppl"}
-    assert "127.0.0.1" not in canonical([told.config, told.model, told.tasks])
-    other = provenance(ready(conn, "gsm8k_gen", limit="3", seed=1), [conn], {})
-    assert other.tasks["gsm8k_gen"] != told.tasks["gsm8k_gen"]

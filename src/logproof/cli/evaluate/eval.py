@@ -18,7 +18,7 @@ from logproof.client.connect import Connection, Options
 from logproof.client.outage import PATIENCE_S
 from logproof.client.pool import check_urls, open_pool
 from logproof.errors import EngineGone, UsageError, clip
-from logproof.eval.plan.jobs import prepare
+from logproof.eval.plan.prepare import prepare
 from logproof.eval.plan.run_file import ModelEntry, RunFile, load
 from logproof.eval.report import report, run_page
 from logproof.eval.report.report import Report

@@ -26,7 +26,7 @@ import yaml
 from logproof.client.outage import PATIENCE_S
 from logproof.client.pool import MAX_CONCURRENCY
 from logproof.errors import UsageError, clip
-from logproof.eval.plan.jobs import Entry
+from logproof.eval.plan.prepare import Entry
 from logproof.eval.tasks.task import Settings
 from logproof.files import read_bounded
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from logproof.client.pool import Pool
-from logproof.eval.plan.jobs import Entry, LoadedTask, load, prepare, provenance
+from logproof.eval.plan.prepare import Entry, LoadedTask, load, prepare
+from logproof.eval.plan.run_identity import provenance
 from logproof.eval.report import report
 from logproof.eval.report.report import Report
 from logproof.eval.run.canary import Canary

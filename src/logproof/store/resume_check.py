@@ -1,4 +1,7 @@
-"""Whether a run may go on in a store: what decides its results must be what the store was made with."""
+"""Check whether a run may go on in a store: what decides its results must be what the store was made with.
+
+eval/plan/run_identity.py makes what is compared here.
+"""
 
 from __future__ import annotations
 

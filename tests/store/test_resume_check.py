@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from logproof.errors import ResumeRefused
-from logproof.store.run_identity import MAX_LINES, differences
+from logproof.store.resume_check import MAX_LINES, differences
 from logproof.store.run_store import RunStore
 from store.making import key_of, provenance, sample
 
