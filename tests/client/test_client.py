@@ -59,7 +59,7 @@ def test_the_whole_path(fake: FakeServer) -> None:
         "scoring.prompt": "/prompt_logprobs",
     }
     assert done.reply_digest == hashlib.sha256(done.reply.body).hexdigest()
-    assert (done.dialect, done.attempts, done.marks) == ("vllm_native", 1, ())
+    assert (done.dialect, done.attempts, done.notes) == ("vllm_native", 1, ())
     assert b"sk-test" not in msgspec.json.encode(done.wire)
 
 
@@ -153,11 +153,11 @@ def test_a_dropped_leaf_is_left_out_and_stays_on_record(fake: FakeServer) -> Non
 
 def test_a_reply_of_another_model_or_build_is_marked(fake: FakeServer) -> None:
     fake.recorded(RECORDED)
-    marks = call(fake, SCORE, Facts(models=("other", "more"), fingerprint="build-1")).marks
-    assert marks[0] == "the reply names model 'smollm2', the probe saw other, more"
-    assert "differs from the probe's 'build-1'" in marks[1]
+    notes = call(fake, SCORE, Facts(models=("other", "more"), fingerprint="build-1")).notes
+    assert notes[0] == "the reply names model 'smollm2', the probe saw other, more"
+    assert "differs from the probe's 'build-1'" in notes[1]
     same = Facts(models=("smollm2",), fingerprint=wires.load("vllm_native", RECORDED.stem).json()["system_fingerprint"])
-    assert call(fake, SCORE, same).marks == ()
+    assert call(fake, SCORE, same).notes == ()
 
 
 @pytest.mark.parametrize(

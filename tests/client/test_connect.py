@@ -15,7 +15,7 @@ import logproof
 from client import served
 from dialects.wires import REPLIES, load
 from fakes.server import FakeServer, Reply, Seen
-from logproof.client.connect import Connection, Options, _brief, best_dialect, choose_model, connect
+from logproof.client.connect import Connection, Options, _brief_timeouts, best_dialect, choose_model, connect
 from logproof.client.model import Model
 from logproof.client.probe import QUESTIONS
 from logproof.client.tokenizer import LocalTokenizer, ServerTokenizer
@@ -88,7 +88,7 @@ def test_a_server_that_fails_every_question_is_open_to_a_named_dialect_unless_a_
             opened(failing(server, 429), Options(retry=ONCE))
 
 
-def test_questions_are_repeated_briefly_and_each_round_is_told_once() -> None:
+def test_questions_are_repeated_brief_timeoutsly_and_each_round_is_told_once() -> None:
     told: list[str] = []
 
     async def go(url: str) -> None:
@@ -104,9 +104,9 @@ def test_questions_are_repeated_briefly_and_each_round_is_told_once() -> None:
 
 
 def test_no_question_waits_longer_than_the_probe_may_whatever_the_timeouts() -> None:
-    assert _brief(Timeouts()) == Timeouts(connect=5.0, first_byte=20.0, idle=20.0, total=20.0)
-    assert _brief(Timeouts(None, None, None, None)) == _brief(Timeouts())
-    assert _brief(Timeouts(connect=1, first_byte=2, idle=3, total=4)) == Timeouts(1, 2, 3, 4)
+    assert _brief_timeouts(Timeouts()) == Timeouts(connect=5.0, first_byte=20.0, idle=20.0, total=20.0)
+    assert _brief_timeouts(Timeouts(None, None, None, None)) == _brief_timeouts(Timeouts())
+    assert _brief_timeouts(Timeouts(connect=1, first_byte=2, idle=3, total=4)) == Timeouts(1, 2, 3, 4)
 
 
 KEY = "sk-local-0123456789"

@@ -12,7 +12,7 @@ from eval.toy import EventList, RecordList, ToyEngine, ready, serving
 from fakes.server import FakeServer, Reply
 from logproof.cli.main import run
 from logproof.client.connect import Connection, connect
-from logproof.client.outage import POLL_S, Read, answers, difference, facts_now, nobody
+from logproof.client.outage import POLL_S, Read, answers, difference, facts_now, is_absent
 from logproof.client.pool import RESENDS, Pool
 from logproof.errors import EndpointError, EngineGone, ServerFault, TimeoutFired, TransportError
 from logproof.eval.run.runner import Runner, RunPolicy, run_until_signal
@@ -242,7 +242,7 @@ def test_an_interrupt_ends_the_wait() -> None:
     ],
 )
 def test_which_failures_are_those_of_an_absent_server(error: EndpointError, away: bool) -> None:
-    assert nobody(error) is away
+    assert is_absent(error) is away
 
 
 @pytest.mark.parametrize(("reply", "there"), [(Reply(200), True), (Reply(404), True), (Reply(503), False)])

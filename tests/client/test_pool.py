@@ -236,7 +236,7 @@ def test_an_endpoint_that_comes_back_as_another_model_stays_out(monkeypatch: pyt
     told = Told("differ in model: 'toy' and 'other'")
 
     async def go(urls: list[str]) -> None:
-        async with open_pool(urls, tell=told) as pool:
+        async with open_pool(urls, announce=told) as pool:
             await told.until()
             assert len(pool.connections) == 1
 

@@ -78,7 +78,7 @@ class Client:
             attempts=reply.attempts,
             reply=reply,
             wire=lowered.wire,
-            marks=_marks(self.facts, response),
+            notes=_differences(self.facts, response),
         )
 
     def _lower(self, request: Request) -> Lowered:
@@ -148,10 +148,11 @@ def _measured(channel: T, mode: Literal["raw", "processed"]) -> T:
     return channel
 
 
-def _marks(facts: Facts, response: Response) -> tuple[str, ...]:
-    marks = []
+def _differences(facts: Facts, response: Response) -> tuple[str, ...]:
+    """Where a reply differs from what the probe read: another model, another build."""
+    notes = []
     if facts.models and response.model is not None and response.model not in facts.models:
-        marks.append(f"the reply names model {response.model!r}, the probe saw {', '.join(facts.models)}")
+        notes.append(f"the reply names model {response.model!r}, the probe saw {', '.join(facts.models)}")
     if facts.fingerprint and response.fingerprint and facts.fingerprint != response.fingerprint:
-        marks.append(f"the reply's fingerprint {response.fingerprint!r} differs from the probe's {facts.fingerprint!r}")
-    return tuple(marks)
+        notes.append(f"the reply's fingerprint {response.fingerprint!r} differs from the probe's {facts.fingerprint!r}")
+    return tuple(notes)

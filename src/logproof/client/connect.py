@@ -31,20 +31,21 @@ BEARER_ENGINES = ("vllm", "sglang")
 """Engines that take a key as a bearer token alone, whatever wire they are asked in."""
 
 
-ASKING = RetryPolicy(attempts=3, base_s=0.25, cap_s=1.0)
+PROBE_RETRY = RetryPolicy(attempts=3, base_s=0.25, cap_s=1.0)
 """Most patience with a question of the probe: a caller waits for it before anything else happens."""
-ASKING_S = 20.0
+PROBE_ATTEMPT_S = 20.0
 """Most seconds of one attempt at a question."""
-ASKING_CONNECT_S = 5.0
+PROBE_CONNECT_S = 5.0
+"""Most seconds until the connection for a question stands."""
 
 UNREACHED = frozenset({502, 503, 504})
 """Statuses by which a gateway says that there is no server behind it."""
 
-Tell = Callable[[str], None]
-"""Who is told, a line at a time, what a caller waits for."""
+Announce = Callable[[str], None]
+"""Takes a line for the user: what a caller waits for."""
 
-Through = Callable[[Sender], Sender]
-"""What the questions of a probe pass through on their way, a recorder for one."""
+WrapSender = Callable[[Sender], Sender]
+"""Puts something between a probe and its sender, a recorder for one."""
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -80,7 +81,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def connect(url: str, options: Options | None = None, tell: Tell | None = None) -> AsyncIterator[Connection]:
+async def connect(
+    url: str, options: Options | None = None, announce: Announce | None = None
+) -> AsyncIterator[Connection]:
     """Open an endpoint.
 
     Raises UsageError for a bad URL, dialect, tokenizer or model, EndpointError where nothing answers.
@@ -88,7 +91,7 @@ async def connect(url: str, options: Options | None = None, tell: Tell | None = 
     options = options or Options()
     named = _named_dialect(options)
     local = LocalTokenizer(options.tokenizer) if options.tokenizer is not None else None
-    known, auth = await discover(url, options, tell)
+    known, auth = await discover(url, options, announce)
     place = open_endpoint(url, options, auth)
     async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
         facts = with_version(known, options.headers)
@@ -104,7 +107,7 @@ def _named_dialect(options: Options) -> Dialect | None:
 
 
 async def discover(
-    url: str, options: Options, tell: Tell | None = None, through: Through = lambda sender: sender
+    url: str, options: Options, announce: Announce | None = None, wrap: WrapSender = lambda sender: sender
 ) -> tuple[Facts, AuthStyle]:
     """Facts of an endpoint, and how it takes the key: as the dialect's own API does, or as a bearer token.
 
@@ -118,9 +121,9 @@ async def discover(
     refusals = []
     for auth in styles:
         place = open_endpoint(url, options, auth)
-        async with asking(place, options, tell) as sender:
+        async with open_probe_sender(place, options, announce) as sender:
             try:
-                return await _probed(through(sender), must_tell=named is None), auth
+                return await _probe_or_unknown(wrap(sender), must_tell=named is None), auth
             except AuthError as refused:
                 refusals.append(refused)
         if place.key is None:
@@ -134,7 +137,7 @@ def with_version(facts: Facts, headers: Mapping[str, str]) -> Facts:
     return facts if version is None else msgspec.structs.replace(facts, api_version=version)
 
 
-class _Asker:
+class _ProbeSender:
     """Sends the GETs of a probe one way, and what an engine must work on another."""
 
     def __init__(self, questions: Transport, requests: Transport) -> None:
@@ -146,37 +149,41 @@ class _Asker:
 
 
 @asynccontextmanager
-async def asking(place: Endpoint, options: Options, tell: Tell | None = None) -> AsyncIterator[Sender]:
-    """Who asks the questions of a probe: GETs with no more patience than ASKING, requests as the options say."""
-    attempts = min(options.retry.attempts, ASKING.attempts)
-    policy = msgspec.structs.replace(ASKING, attempts=attempts, base_s=min(options.retry.base_s, ASKING.base_s))
-    brief = msgspec.structs.replace(place, timeouts=_brief(place.timeouts))
-    told = 0
+async def open_probe_sender(
+    place: Endpoint, options: Options, announce: Announce | None = None
+) -> AsyncIterator[Sender]:
+    """A sender for a probe: GETs with no more patience than PROBE_RETRY, requests as the options say."""
+    attempts = min(options.retry.attempts, PROBE_RETRY.attempts)
+    policy = msgspec.structs.replace(
+        PROBE_RETRY, attempts=attempts, base_s=min(options.retry.base_s, PROBE_RETRY.base_s)
+    )
+    brief = msgspec.structs.replace(place, timeouts=_brief_timeouts(place.timeouts))
+    round_ = 0
 
     def retrying(error: EndpointError, sends: int) -> None:
-        """The questions go out together: of their retries, the first of each round is told."""
-        nonlocal told
-        if tell is not None and sends > told:
-            told = sends
-            tell(f"asking {place.display} again, try {sends + 1} of {attempts}: {error.message}")
+        """The questions go out together: of their retries, the first of each round is announced."""
+        nonlocal round_
+        if announce is not None and sends > round_:
+            round_ = sends
+            announce(f"asking {place.display} again, try {sends + 1} of {attempts}: {error.message}")
 
     async with (
         Transport(brief, policy=policy, retrying=retrying) as questions,
         Transport(place, limit=options.concurrency, policy=options.retry) as requests,
     ):
-        yield _Asker(questions, requests)
+        yield _ProbeSender(questions, requests)
 
 
-def _brief(limits: Timeouts) -> Timeouts:
+def _brief_timeouts(limits: Timeouts) -> Timeouts:
     return Timeouts(
-        connect=min(limits.connect or ASKING_CONNECT_S, ASKING_CONNECT_S),
-        first_byte=min(limits.first_byte or ASKING_S, ASKING_S),
-        idle=min(limits.idle or ASKING_S, ASKING_S),
-        total=min(limits.total or ASKING_S, ASKING_S),
+        connect=min(limits.connect or PROBE_CONNECT_S, PROBE_CONNECT_S),
+        first_byte=min(limits.first_byte or PROBE_ATTEMPT_S, PROBE_ATTEMPT_S),
+        idle=min(limits.idle or PROBE_ATTEMPT_S, PROBE_ATTEMPT_S),
+        total=min(limits.total or PROBE_ATTEMPT_S, PROBE_ATTEMPT_S),
     )
 
 
-async def _probed(sender: Sender, *, must_tell: bool) -> Facts:
+async def _probe_or_unknown(sender: Sender, *, must_tell: bool) -> Facts:
     """Facts of the endpoint; a caller who names the dialect may face one that tells nothing about itself."""
     try:
         return await probe(sender)

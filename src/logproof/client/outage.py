@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from logproof.client.connect import UNREACHED, Connection, Options, asking
+from logproof.client.connect import UNREACHED, Connection, Options, open_probe_sender
 from logproof.client.probe import probe
 from logproof.errors import EndpointError, EngineGone, ServerFault, TimeoutFired, TransportError, clip
 from logproof.http.exchange import WireRequest
@@ -29,10 +29,10 @@ POLL_S = 2.0
 STEADY = 2
 """Answers in a row that end an outage: an engine that only flickers would lose the same requests again."""
 
-AGREED = ("model_root", "max_model_len", "max_logprobs", "vocab_size", "logprobs_mode", "tokenizer", "fields")
+SHARED_FACTS = ("model_root", "max_model_len", "max_logprobs", "vocab_size", "logprobs_mode", "tokenizer", "fields")
 """Facts that endpoints of one run share."""
 
-KEPT = ("engine", "version", *AGREED, "fingerprint")
+LASTING_FACTS = ("engine", "version", *SHARED_FACTS, "fingerprint")
 """Facts that one endpoint keeps as long as a run goes on."""
 
 MAX_SHOWN = 60
@@ -44,7 +44,7 @@ Ask = Callable[[Connection], Awaitable[bool]]
 Read = Callable[[Connection], Awaitable[Facts]]
 
 
-def nobody(error: EndpointError) -> bool:
+def is_absent(error: EndpointError) -> bool:
     """Whether a failure is that of an absent server. One that is only slow took the connection."""
     if isinstance(error, TimeoutFired):
         return error.which == "connect"
@@ -56,18 +56,18 @@ def nobody(error: EndpointError) -> bool:
 async def answers(connection: Connection) -> bool:
     """Whether a server is there, sent once and past the limit of requests in flight."""
     try:
-        async with asking(connection.endpoint, _ONCE) as sender:
+        async with open_probe_sender(connection.endpoint, _ONCE) as sender:
             await sender.send(WireRequest("/health", method="GET"))
     except EndpointError as error:
-        return not nobody(error)
+        return not is_absent(error)
     return True
 
 
 async def facts_now(connection: Connection) -> Facts:
-    """Facts of an endpoint, asked again; those at hand where no probe told any. Raises EndpointError."""
+    """Facts of an endpoint, asked again; those at hand where none came from a probe. Raises EndpointError."""
     if not connection.facts.sources:
         return connection.facts
-    async with asking(connection.endpoint, _ONCE) as sender:
+    async with open_probe_sender(connection.endpoint, _ONCE) as sender:
         return await probe(sender)
 
 
@@ -76,7 +76,7 @@ def difference(connection: Connection, now: Facts) -> str | None:
     then = connection.facts
     if then.models and now.models and connection.model not in now.models:
         return f"model {connection.model} then, {_shown(', '.join(now.models))} now"
-    for name in KEPT:
+    for name in LASTING_FACTS:
         before, after = getattr(then, name), getattr(now, name)
         if before and after and before != after:
             label = (then.engine if name == "version" else None) or name
@@ -89,7 +89,7 @@ def _shown(value: object) -> str:
 
 
 class Outage:
-    """The outages of one run. connections: all endpoints, may grow. listeners: told of each begin and end, in words.
+    """The outages of one run. connections: all endpoints, may grow. listeners: each takes a line at begin and end.
 
     count: outages that are over. patience: seconds; 0 ends a wait that is going on. ask: whether an endpoint answers.
     read: its facts now, or EndpointError.
@@ -131,7 +131,7 @@ class Outage:
         """Wait until an outage is over, or the engine gone."""
         where = ", ".join(c.endpoint.display for c in self._connections)
         begun, steady, why = self._clock(), 0, "no answer"
-        self._tell(f"no answer from {where}: {error.message}; waiting up to {self.patience:g} s for it")
+        self._announce(f"no answer from {where}: {error.message}; waiting up to {self.patience:g} s for it")
         while (waited := self._clock() - begun) < self.patience:
             await self._sleep(POLL_S)
             there = await self._there()
@@ -148,7 +148,7 @@ class Outage:
                 self._gone = changed, "start the one that the run was planned with and go on"
                 return
             self.count += 1
-            self._tell(f"{where} answers again after {self._clock() - begun:.0f} s; the run goes on")
+            self._announce(f"{where} answers again after {self._clock() - begun:.0f} s; the run goes on")
             return
         self._gone = f"the engine at {where} is gone: {why} for {waited:.0f} s", "start it again and go on"
 
@@ -169,6 +169,6 @@ class Outage:
                 return f"another engine answers at {connection.endpoint.display}: {unlike}"
         return None
 
-    def _tell(self, line: str) -> None:
+    def _announce(self, line: str) -> None:
         for listener in self.listeners:
             listener(line)

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from logproof.client.connect import Connection, Options, Tell, connect, open_endpoint
-from logproof.client.outage import AGREED, Ask, Outage, Read, answers, facts_now, nobody
+from logproof.client.connect import Announce, Connection, Options, connect, open_endpoint
+from logproof.client.outage import SHARED_FACTS, Ask, Outage, Read, answers, facts_now, is_absent
 from logproof.client.tokenizer import Tokenizer
 from logproof.dialects.call import Call
 from logproof.errors import EndpointError, LogproofError, RateLimited, ServerFault, TransportError, UsageError
@@ -28,7 +28,7 @@ from logproof.ir.request import Request
 MAX_CONCURRENCY = 4096
 """Most samples at a time: each is a task of its own."""
 
-LOST = (TransportError, ServerFault, RateLimited)
+ENDPOINT_ERRORS = (TransportError, ServerFault, RateLimited)
 """Errors of an endpoint, not of a request: another one may do better."""
 
 REST_S = 5.0
@@ -49,7 +49,7 @@ SHARED_RETRY = RetryPolicy(attempts=2)
 T = TypeVar("T")
 
 
-class Reached(msgspec.Struct, frozen=True, eq=False):
+class PoolReply(msgspec.Struct, frozen=True, eq=False):
     """A call or its failure. endpoint: the last that was asked, as shown."""
 
     result: Call | LogproofError
@@ -111,7 +111,7 @@ class Pool:
         self.connections.append(connection)
         self._members.append(_Member(connection))
 
-    async def call(self, request: Request) -> Reached:
+    async def call(self, request: Request) -> PoolReply:
         """Send a request; its error is returned, not raised."""
         asked = [self.first]
 
@@ -120,9 +120,9 @@ class Pool:
             return await connection.client.call(request)
 
         try:
-            return Reached(await self._reach(send), asked[0].endpoint.display)
+            return PoolReply(await self._reach(send), asked[0].endpoint.display)
         except LogproofError as error:
-            return Reached(error, asked[0].endpoint.display)
+            return PoolReply(error, asked[0].endpoint.display)
 
     async def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text. Raises UsageError where the endpoints have no tokenizer."""
@@ -136,8 +136,8 @@ class Pool:
                 outages = self.outage.count
                 try:
                     return await self._round(act)
-                except LOST as error:
-                    if not nobody(error) or not await self.outage.passed(outages, error) or not left:
+                except ENDPOINT_ERRORS as error:
+                    if not is_absent(error) or not await self.outage.passed(outages, error) or not left:
                         raise
             left -= 1
 
@@ -150,7 +150,7 @@ class Pool:
             for member in self._order():
                 try:
                     return await self._try(member, act)
-                except LOST as error:
+                except ENDPOINT_ERRORS as error:
                     last = error
         raise last or EndpointError("no endpoint was asked")
 
@@ -162,7 +162,7 @@ class Pool:
         member.in_flight += 1
         try:
             done = await act(member.connection)
-        except LOST as error:
+        except ENDPOINT_ERRORS as error:
             self._rest(member, error)
             raise
         finally:
@@ -207,7 +207,7 @@ def _deciding(connection: Connection) -> dict[str, object]:
         "model": connection.model,
         "dialect": connection.client.dialect.id,
         "engine": facts.engine,
-        **{name: getattr(facts, name) for name in AGREED},
+        **{name: getattr(facts, name) for name in SHARED_FACTS},
     }
 
 
@@ -227,9 +227,9 @@ def check_urls(urls: Sequence[str], options: Options) -> None:
 
 @asynccontextmanager
 async def open_pool(
-    urls: Sequence[str], options: Options | None = None, tell: Tell = lambda line: None
+    urls: Sequence[str], options: Options | None = None, announce: Announce = lambda line: None
 ) -> AsyncIterator[Pool]:
-    """Connect to every URL; of several, those that do not answer may join later. tell: told, a line at a time.
+    """Connect to every URL; of several, those that do not answer may join later. announce: takes a line for the user.
 
     Raises what `connect` raises where none answers, and UsageError where the endpoints differ.
     """
@@ -238,12 +238,12 @@ async def open_pool(
     if len(urls) > 1:
         options = msgspec.structs.replace(options, retry=SHARED_RETRY)
     async with AsyncExitStack() as stack:
-        found, lost = await _opened(urls, options, tell, stack)
+        found, lost = await _opened(urls, options, announce, stack)
         pool = Pool(found)
-        pool.outage.listeners.append(tell)
+        pool.outage.listeners.append(announce)
         for url, error in lost.items():
-            tell(f"{url} is left out until it answers: {error.message}")
-        seeking = asyncio.create_task(_seek(list(lost), options, pool, tell, stack))
+            announce(f"{url} is left out until it answers: {error.message}")
+        seeking = asyncio.create_task(_seek(list(lost), options, pool, announce, stack))
         try:
             yield pool
         finally:
@@ -252,22 +252,22 @@ async def open_pool(
 
 
 async def _opened(
-    urls: Sequence[str], options: Options, tell: Tell, stack: AsyncExitStack
+    urls: Sequence[str], options: Options, announce: Announce, stack: AsyncExitStack
 ) -> tuple[list[Connection], dict[str, EndpointError]]:
     """Connections, at least one, and why the others did not come about."""
     found: list[Connection] = []
     lost: dict[str, EndpointError] = {}
     for url in urls:
         try:
-            found.append(await stack.enter_async_context(connect(url, options, tell)))
-        except LOST as error:
+            found.append(await stack.enter_async_context(connect(url, options, announce)))
+        except ENDPOINT_ERRORS as error:
             lost[url] = error
     if not found:
         raise next(iter(lost.values()))
     return found, lost
 
 
-async def _seek(urls: list[str], options: Options, pool: Pool, tell: Tell, stack: AsyncExitStack) -> None:
+async def _seek(urls: list[str], options: Options, pool: Pool, announce: Announce, stack: AsyncExitStack) -> None:
     """Ask endpoints that were left out until each has joined, or turned out to be another."""
     pause = REST_S
     while urls:
@@ -276,10 +276,10 @@ async def _seek(urls: list[str], options: Options, pool: Pool, tell: Tell, stack
         for url in list(urls):
             try:
                 pool.join(await stack.enter_async_context(connect(url, options)))
-            except LOST:
+            except ENDPOINT_ERRORS:
                 continue
             except LogproofError as error:
-                tell(f"{url} stays out: {error.message}")
+                announce(f"{url} stays out: {error.message}")
             else:
-                tell(f"{url} answers now and takes its share")
+                announce(f"{url} answers now and takes its share")
             urls.remove(url)

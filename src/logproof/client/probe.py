@@ -249,7 +249,7 @@ def _first_model(answers: Answers) -> dict[str, object]:
 
 
 def _engine(answers: Answers) -> tuple[str | None, str]:
-    """The kind of server, and the question whose answer told. Gateways come first: they look like what they front."""
+    """The kind of server, and the question that shows it. Gateways come first: they look like what they front."""
     if _about(answers).get("title") == _LITELLM:
         return "litellm", "/openapi.json title"
     owners = {str(e.get("owned_by")) for e in _entries(answers)}

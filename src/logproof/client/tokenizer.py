@@ -80,7 +80,7 @@ class ServerTokenizer:
         return self._prompts.get(text)
 
     async def decode(self, ids: Sequence[int]) -> str:
-        """SGLang leaves special tokens out unless told otherwise; vLLM never does, and ignores the field."""
+        """SGLang leaves special tokens out unless a request says otherwise; vLLM never does, and ignores the field."""
         body = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
         reply = decode(_TEXT, await self._post("/detokenize", body))
         text = reply.prompt if reply.prompt is not None else reply.text

@@ -16,7 +16,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     """One request with its reply.
 
     seconds: from sending the last attempt to its last byte. attempts: how often it was sent.
-    marks: where the reply differs from the facts. digest_as_sent: SHA-256, hex, of the reply's bytes as they
+    notes: where the reply differs from the facts. digest_as_sent: SHA-256, hex, of the reply's bytes as they
     came, where `reply` holds them masked.
     """
 
@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     attempts: int
     reply: WireReply
     wire: WireRequest
-    marks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     digest_as_sent: str | None = None
 
     @property

@@ -188,8 +188,8 @@ def _show_remarks(call: Call) -> None:
     for decision in call.decisions:
         if decision.reason is not None:
             remark(f"{decision.leaf}: {decision.kind}, {decision.reason}")
-    for mark in (*call.marks, *call.response.notes):
-        remark(f"note: {mark}")
+    for note in (*call.notes, *call.response.notes):
+        remark(f"note: {note}")
 
 
 def _show_scored(call: Call, as_json: bool) -> None:

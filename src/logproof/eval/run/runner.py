@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from logproof.client.outage import PATIENCE_S
-from logproof.client.pool import Pool, Reached
+from logproof.client.pool import Pool, PoolReply
 from logproof.errors import AuthError, EndpointError, EngineGone, LogproofError, ModelNotFound, RateLimited, StoreError
 from logproof.eval.plan.jobs import Job
 from logproof.eval.plan.method import requests
@@ -278,7 +278,7 @@ class Runner:
             raise next((e for e in errors if isinstance(e, FATAL)), errors[0])
         return replies
 
-    async def _call(self, request: Request) -> Reached:
+    async def _call(self, request: Request) -> PoolReply:
         begun = time.monotonic()
         self.counters.in_flight += 1
         try:
@@ -294,7 +294,7 @@ class Runner:
             self.pace.replied(reached.result.attempts)
         return reached
 
-    async def _checked_call(self, request: Request) -> Reached:
+    async def _checked_call(self, request: Request) -> PoolReply:
         """The call, failed where the reply answers another request."""
         reached = await self._pool.call(request)
         if isinstance(reached.result, LogproofError):
@@ -305,7 +305,7 @@ class Runner:
             return msgspec.structs.replace(reached, result=error)
         return reached
 
-    def _keep(self, record: CallRecord, reached: Reached) -> None:
+    def _keep(self, record: CallRecord, reached: PoolReply) -> None:
         self._sink.put_call(record)
         usage = None if isinstance(reached.result, LogproofError) else reached.result.response.usage
         self._events.emit(
@@ -321,7 +321,7 @@ class Runner:
             completion_tokens=usage.completion if usage is not None else None,
         )
 
-    def _call_record(self, work: _Work, part: str, request: Request, reached: Reached) -> CallRecord:
+    def _call_record(self, work: _Work, part: str, request: Request, reached: PoolReply) -> CallRecord:
         first = self._pool.first
         dialect = first.client.dialect.id
         key = call_key(request, first.model, dialect, work.repeat)

@@ -55,7 +55,7 @@ def call_record(key: str, sample: str, part: str, call: Call, endpoint: str) -> 
         attempts=call.attempts,
         seconds=call.seconds,
         request=call.request,
-        response=_summary(response, call.marks),
+        response=_summary(response, call.notes),
         reply_digest=call.reply_digest,
         endpoint=endpoint,
         model=response.model,
