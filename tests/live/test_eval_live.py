@@ -10,7 +10,8 @@ import pytest
 
 from logproof.client.connect import Options, connect
 from logproof.client.pool import open_pool
-from logproof.eval.report.parity import compare, judge, side
+from logproof.eval.report.compare import compare
+from logproof.eval.report.parity import judge, run_scores
 from logproof.eval.run.run import Order, RunResult, execute
 from logproof.eval.run.runner import RunPolicy
 from logproof.eval.score import stored_calls
@@ -41,7 +42,7 @@ def test_both_wires_give_the_same_numbers(engine_url: str, tmp_path: Path) -> No
     second = run(engine_url, tmp_path / "b", "openai_completions", concurrency=4)
     with RunStore.read(tmp_path / "a") as one, RunStore.read(tmp_path / "b") as two:
         pair = compare(one, two)
-    found = judge(side(first.report), side(second.report), pair, 0.0)
+    found = judge(run_scores(first.report), run_scores(second.report), pair, 0.0)
     assert found.reasons == ()
     assert pair.samples == 12
     assert pair.input.tokens > 500

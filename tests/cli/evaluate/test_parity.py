@@ -12,7 +12,8 @@ import pytest
 from eval.toy import ToyEngine, serving
 from logproof.cli.evaluate import parity as parity_command
 from logproof.cli.main import run
-from logproof.eval.report.parity import Channel, Comparison, RunScores, judge
+from logproof.eval.report.compare import Channel, Comparison
+from logproof.eval.report.parity import RunScores, judge
 from logproof.eval.report.spread import EDGES, Spread
 from logproof.store.run_store import RunStore
 

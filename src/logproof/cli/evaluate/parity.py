@@ -16,7 +16,8 @@ from logproof.cli.printing import out, print_json, remark
 from logproof.client.connect import Options
 from logproof.dialects.registry import get_dialect
 from logproof.eval.report import report
-from logproof.eval.report.parity import Channel, Comparison, Parity, RunScores, compare, judge, side
+from logproof.eval.report.compare import Channel, Comparison, compare
+from logproof.eval.report.parity import Parity, RunScores, judge, run_scores
 from logproof.eval.run.run import Order
 from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
@@ -120,7 +121,7 @@ def _carry_out(planned: list[tuple[Run, Order, Options]], root: Path, tolerance:
 def compare_runs(root: Path, tolerance: float) -> Parity:
     """Compare the runs in `a`, `b` and, where they are, their controls below a directory. Raises StoreError."""
     with RunStore.read(root / "a") as one, RunStore.read(root / "b") as two:
-        a, b = side(report.build(one)), side(report.build(two))
+        a, b = run_scores(report.build(one)), run_scores(report.build(two))
         control, noise = _again(root / CONTROL, one)
         _, noise_b = _again(root / CONTROL_B, two)
         judged = judge(a, b, compare(one, two), tolerance, control, noise)
@@ -132,7 +133,7 @@ def _again(path: Path, first: StoreReader) -> tuple[RunScores | None, Comparison
     if not path.is_dir():
         return None, None
     with RunStore.read(path) as again:
-        return side(report.build(again)), compare(first, again)
+        return run_scores(report.build(again)), compare(first, again)
 
 
 def show(found: Parity, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from html import escape
 from itertools import islice
 from pathlib import Path
 
-from logproof.eval.report.parity import shown_prompt
+from logproof.eval.report.compare import shown_prompt
 from logproof.eval.report.report import Report, table_rows
 from logproof.eval.score.stored_calls import request_of, response_of
 from logproof.files import write_atomic
