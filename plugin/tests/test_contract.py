@@ -91,6 +91,13 @@ def test_versions_never_tried_are_broken_with_a_line(version: str, monkeypatch: 
     assert len(contract.check()) == 1
 
 
+def test_v2_knows_which_versions_it_covers() -> None:
+    assert contract.v2_refusal("0.32.0") is None
+    assert contract.v2_refusal("0.31.0") is None
+    for version in ("0.30.0", "0.3.2", "0.33.0", "0.320.0"):
+        assert "0.31, 0.32" in str(contract.v2_refusal(version))
+
+
 @pytest.mark.live
 def test_the_installed_vllm_is_the_one_whose_facts_are_recorded() -> None:
     """Its code, not only its signatures: a patched or patched-over engine would differ."""

@@ -21,6 +21,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, value in vars(runtime.Status()).items():
         monkeypatch.setattr(STATUS, name, value)
     monkeypatch.setattr(contract, "check", lambda: ["Sampler.forward takes (x)"])
+    monkeypatch.setattr(plugin.v1_trial, "check", list)
     for name in ("ingestion", "asgi"):
         monkeypatch.setattr(getattr(plugin, name), "install", lambda name=name: done.append(name))
     monkeypatch.setattr(plugin.mq, "install", lambda chunks: done.append("mq"))
@@ -56,3 +57,11 @@ def test_a_strict_server_does_not_start_on_a_broken_contract(
     monkeypatch.setenv("LOGPROOF_STRICT", "1")
     with pytest.raises(RuntimeError, match=r"LOGPROOF_STRICT=1: .*Sampler.forward takes \(x\)"):
         plugin.register()
+
+
+def test_a_trial_that_fails_is_a_reason(installed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "check", list)
+    monkeypatch.setattr(plugin.v1_trial, "check", lambda: ["the sampler does not emit"])
+    plugin.register()
+    assert installed == ["ingestion", "asgi", "mq"]
+    assert "the sampler does not emit" in str(STATUS.refusal())

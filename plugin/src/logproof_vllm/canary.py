@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import random
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
 from logproof_vllm import canonical
-from logproof_vllm.runtime import PASSED, STATUS
-from logproof_vllm.server import ingestion
+from logproof_vllm.runtime import PASSED, STATUS, binding_of
 
 LENGTH = 4
+TAG = secrets.token_hex(16)
+"""A random mark that only this process knows: lets the canary through before the plugin is declared good."""
 
 
 def pick(size: int, eos: int | None, source: random.Random) -> list[int]:
@@ -42,12 +44,10 @@ def _request(config: Any, tokenizer: Any) -> tuple[list[int], Any, list[int]]:
     """Prompt ids, sampling parameters and enforced ids of one canary."""
     from vllm import SamplingParams
 
-    from logproof_vllm.runtime import binding_of
-
     binding = binding_of(config, tokenizer)
     vocabulary = binding.vocabulary
     ids = pick(vocabulary.size, vocabulary.eos, random.Random())  # noqa: S311
-    entry: canonical.Entry = {"ids": ids, "mode": None, "tag": ingestion.CANARY_TAG}
+    entry: canonical.Entry = {"ids": ids, "mode": None, "tag": TAG}
     params = SamplingParams(
         max_tokens=LENGTH + 1, temperature=1.0, logprobs=1, detokenize=False, extra_args={canonical.KEY: entry}
     )

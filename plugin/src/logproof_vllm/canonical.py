@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 KEY = "logproof"
+GRAMMAR_UTILITY = "logproof_grammar_off_at"
+"""Method of the engine core: the position at which the request with a tag lost its grammar, or None."""
 
 
 class Entry(TypedDict):

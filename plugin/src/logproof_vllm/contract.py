@@ -1,7 +1,7 @@
 """Every private surface of vLLM the plugin touches: what it needs, why, and when the row can go.
 
-:func:`check` looks at the installed vLLM by structure (names, parameters, fields) and by running a tiny batch
-through the sampler; it never reads source text. ``plugin/scripts/contract_wheels.py`` checks the same rows in the
+:func:`check` looks at the installed vLLM by structure (names, parameters, fields); it never reads source text. What
+structure cannot show, ``engine/v1_trial`` tries. ``plugin/scripts/contract_wheels.py`` checks the same rows in the
 wheels of other versions without installing them.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 V1_VERSIONS = ("0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
+V2_VERSIONS = ("0.31", "0.32")
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,13 @@ def supported() -> str:
     return ", ".join(V1_VERSIONS)
 
 
+def v2_refusal(version: str) -> str | None:
+    """Why this vLLM's V2 runner is not covered; None when it is."""
+    if any(version == known or version.startswith(f"{known}.") for known in V2_VERSIONS):
+        return None
+    return f"vLLM {version} runs Model Runner V2, which the plugin covers on {', '.join(V2_VERSIONS)} only"
+
+
 def check() -> list[str]:
     """What is broken in the installed vLLM, one sentence a row; empty when the plugin fits."""
     version = vllm_version()
@@ -140,7 +148,7 @@ def check() -> list[str]:
     if not oldest <= number <= newest:
         return [f"vLLM {version} was never tried"]
     rows = [row for row in SURFACE if row.loads and row.since <= number]
-    return [problem for row in rows for problem in check_row(row)] or list(check_behaviour())
+    return [problem for row in rows for problem in check_row(row)]
 
 
 def check_row(row: Surface) -> Iterator[str]:
@@ -165,19 +173,6 @@ def has_field(owner: Any, name: str) -> bool:
     """An attribute, or a name annotated in the class or a base (dataclasses and Structs without defaults)."""
     bases = getattr(owner, "__mro__", ())
     return hasattr(owner, name) or any(name in getattr(base, "__annotations__", {}) for base in bases)
-
-
-def check_behaviour() -> Iterator[str]:
-    """A batch of two rows through the stock sampler: what ``sample`` returns must be what ``forward`` reports."""
-    from logproof_vllm.engine.v1_trial import run
-
-    try:
-        problem = run()
-    except Exception as error:
-        yield f"the sampler cannot run a tiny batch: {type(error).__name__}: {error}"
-        return
-    if problem:
-        yield problem
 
 
 def markdown() -> str:

@@ -1,6 +1,6 @@
 """Entry point ``vllm.general_plugins: logproof``; vLLM calls :func:`register` in every process it starts.
 
-Order: settings, version, contract, then the frontend hooks in any case (so that nothing is ever silently
+Order: settings, version, contract and trial, then the hooks of ``server`` in any case (so that nothing is ever silently
 un-enforced), then the engine hooks if the contract holds. Twice equals once.
 """
 
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from logproof_vllm import __version__, contract, settings
-from logproof_vllm.engine import grammar, mq, stops, v1, v2
+from logproof_vllm.engine import grammar, mq, stops, v1, v1_trial, v2
 from logproof_vllm.runtime import STATUS
 from logproof_vllm.server import asgi, ingestion
 
@@ -37,7 +37,7 @@ def register() -> None:
     settings.register(envs)
     STATUS.limits = settings.limits()
     STATUS.vllm_version = contract.vllm_version()
-    for problem in contract.check():
+    for problem in contract.check() or v1_trial.check():
         STATUS.add_problem(problem)
     ingestion.install()
     asgi.install()

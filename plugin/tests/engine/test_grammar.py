@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,14 +119,3 @@ def test_only_enforced_requests_get_a_guard() -> None:
     assert create(None, SimpleNamespace(sampling_params=PLAIN)) is made
     assert create(None, SimpleNamespace(sampling_params=params([]))) is made
     assert isinstance(create(None, SimpleNamespace(sampling_params=params([1]))), grammar.Guard)
-
-
-def test_every_engine_core_is_asked_for_the_position() -> None:
-    class Client:
-        core_engines = (b"0", b"1")
-
-        async def _call_utility_async(self, method: str, tag: str, *, engine: bytes) -> int | None:
-            assert (method, tag) == (grammar.UTILITY, "x")
-            return 4 if engine == b"1" else None
-
-    assert asyncio.run(grammar.fetch_off_at(SimpleNamespace(engine_core=Client()), "x")) == 4

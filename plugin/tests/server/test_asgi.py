@@ -328,7 +328,7 @@ def test_the_grammar_report_names_the_position(status: runtime.Status, monkeypat
         return 7
 
     status.engine = object()
-    monkeypatch.setattr(asgi.grammar, "fetch_off_at", fetch)
+    monkeypatch.setattr(asgi.report, "fetch_off_at", fetch)
     current = report.Report()
     current.fill(REPLAY, "raw_logprobs", "tag", grammar=True)
     value = asyncio.run(asgi.Replier(lambda message: asyncio.sleep(0), current)._value())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from logproof_vllm import canonical, runtime
+from logproof_vllm import canary, canonical, runtime
 from logproof_vllm.fields import ModeChoice, Replay, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 from logproof_vllm.server import ingestion, report
@@ -253,7 +253,7 @@ def test_the_list_must_fit_the_model_and_max_tokens() -> None:
 
 def test_only_the_canary_passes_before_the_canary_passed(status: runtime.Status) -> None:
     status.canary = runtime.NOT_RUN
-    for tag, passes in ((ingestion.CANARY_TAG, True), ("a", False)):
+    for tag, passes in ((canary.TAG, True), ("a", False)):
         params = Params(extra_args={"logproof": {"ids": [1], "mode": None, "tag": tag}})
         if passes:
             assert process(params) is not None

@@ -5,7 +5,7 @@ grammar; plain requests keep the backend's own object. A guard that is off accep
 with allow-all (the bitmask tensor is reused between steps, so a row left untouched would carry another request's
 grammar), returns drafts unchanged, and comes back to life on ``reset``.
 
-The position of the refusal is kept by tag for the reply; the frontend fetches it through an engine-core utility.
+The position of the refusal is kept by tag for the reply; ``server/report`` fetches it through an engine-core utility.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from logproof_vllm.hooks import MARK, marked
 
 ALLOW_ALL = -1
 KEPT = 8192
-UTILITY = "logproof_grammar_off_at"
 
 _OFF: OrderedDict[str, int] = OrderedDict()
 
@@ -93,8 +92,8 @@ def install() -> None:
     if not marked(StructuredOutputManager._create_grammar):
         guard = type("LogproofGuard", (Guard, StructuredOutputGrammar), {})
         StructuredOutputManager._create_grammar = wrap_create(StructuredOutputManager._create_grammar, guard)
-    if not hasattr(EngineCore, UTILITY):
-        setattr(EngineCore, UTILITY, _utility)
+    if not hasattr(EngineCore, canonical.GRAMMAR_UTILITY):
+        setattr(EngineCore, canonical.GRAMMAR_UTILITY, _utility)
 
 
 def _utility(core: Any, tag: str) -> int | None:
@@ -113,10 +112,3 @@ def wrap_create(original: Callable[..., Any], guard: Callable[[Callable[[], Any]
 
     setattr(_create_grammar, MARK, True)
     return _create_grammar
-
-
-async def fetch_off_at(engine: Any, tag: str) -> int | None:
-    """Ask every engine core behind `engine` (an ``AsyncLLM``) whether request `tag` lost its grammar."""
-    client = engine.engine_core
-    found = [await client._call_utility_async(UTILITY, tag, engine=core) for core in client.core_engines]
-    return next((position for position in found if position is not None), None)

@@ -34,6 +34,15 @@ def _zeros(rows: int) -> Any:
     return torch.zeros(rows)
 
 
+def check() -> list[str]:
+    """What the stock sampler does otherwise than the wraps need; empty when it fits."""
+    try:
+        problem = run()
+    except Exception as error:
+        return [f"the sampler cannot run a tiny batch: {type(error).__name__}: {error}"]
+    return [] if problem is None else [problem]
+
+
 def run() -> str | None:
     """None when the sampler behaves as needed, else what it did."""
     import torch

@@ -23,7 +23,6 @@ from logproof_vllm import canonical
 from logproof_vllm.hooks import MARK, marked, when_imported
 
 MODULE = "vllm.v1.worker.gpu.sample.sampler"
-VERSIONS = ("0.31", "0.32")
 PROCESSED = "processed_logprobs"
 _MODES = "_logproof_modes"
 _MIX = "_logproof_mix"
@@ -124,10 +123,3 @@ def wrap_sample(original: Callable[..., Any]) -> Callable[..., Any]:
 
     setattr(sample, MARK, True)
     return sample
-
-
-def refusal(version: str) -> str | None:
-    """Why this vLLM's V2 runner is not covered; None when it is."""
-    if any(version == known or version.startswith(f"{known}.") for known in VERSIONS):
-        return None
-    return f"vLLM {version} runs Model Runner V2, which the plugin covers on {', '.join(VERSIONS)} only"

@@ -10,7 +10,6 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from logproof_vllm.engine import grammar
 from logproof_vllm.hooks import MARK, marked
 from logproof_vllm.runtime import STATUS
 from logproof_vllm.server import report
@@ -157,7 +156,7 @@ class Replier:
     async def _value(self) -> dict[str, object]:
         position = None
         if self.current.grammar and STATUS.engine is not None:
-            position = await grammar.fetch_off_at(STATUS.engine, self.current.tag)
+            position = await report.fetch_off_at(STATUS.engine, self.current.tag)
         return report.body(self.current, position)
 
 

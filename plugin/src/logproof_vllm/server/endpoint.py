@@ -30,7 +30,6 @@ import logging
 from typing import Any
 
 from logproof_vllm import __version__, canary, contract, fields, settings
-from logproof_vllm.engine import v2
 from logproof_vllm.runtime import PASSED, STATUS, binding_of
 from logproof_vllm.server.asgi import Middleware
 from logproof_vllm.server.body import GENERATE_PATH, SERVED_PATHS
@@ -77,7 +76,7 @@ class LogproofEndpoints:
 
 def check_runner() -> None:
     """Note a runner the plugin does not cover on this version."""
-    if _runner() == "v2" and (reason := v2.refusal(STATUS.vllm_version)):
+    if _runner() == "v2" and (reason := contract.v2_refusal(STATUS.vllm_version)):
         STATUS.add_problem(f"{reason}; set VLLM_USE_V2_MODEL_RUNNER=0 and restart")
 
 
@@ -128,7 +127,7 @@ def document(routes: set[str]) -> dict[str, object]:
             "body_bytes": STATUS.limits.body_bytes,
         },
         "contract": {"checked": len(contract.SURFACE), "broken": list(STATUS.problems)},
-        "versions": {"v1": list(contract.V1_VERSIONS), "v2": list(v2.VERSIONS)},
+        "versions": {"v1": list(contract.V1_VERSIONS), "v2": list(contract.V2_VERSIONS)},
     }
 
 

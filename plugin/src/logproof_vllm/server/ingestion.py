@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from logproof_vllm import canonical, fields, runtime
+from logproof_vllm import canary, canonical, fields, runtime
 from logproof_vllm.hooks import MARK, marked
 from logproof_vllm.runtime import STATUS, Binding
 from logproof_vllm.server import report
@@ -234,14 +234,10 @@ def _checked(entry: Any, params: Any, binding: Binding) -> canonical.Entry:
     if not isinstance(entry, dict) or set(entry) != {"ids", "mode", "tag"} or not isinstance(entry["tag"], str):
         raise refuse(f"extra_args: {canonical.KEY} is not a field of requests", "extra_args")
     payload = {"enforced_token_ids": entry["ids"] or None, "logprobs_mode": entry["mode"]}
-    if entry["tag"] != CANARY_TAG:
+    if entry["tag"] != canary.TAG:
         ready()
     checked = _entry_from(payload, params, binding)
     return {**checked, "tag": entry["tag"]}
-
-
-# A random mark that only this process knows: lets the canary through before the plugin is declared good.
-CANARY_TAG = secrets.token_hex(16)
 
 
 def check_lengths(request: Any, binding: Binding) -> None:

@@ -11,7 +11,9 @@ import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
+from logproof_vllm.canonical import GRAMMAR_UTILITY
 from logproof_vllm.fields import ModeChoice, Replay
 
 DONE = b"data: [DONE]"
@@ -42,6 +44,13 @@ class Report:
 
 
 CURRENT: ContextVar[Report | None] = ContextVar("logproof_report", default=None)
+
+
+async def fetch_off_at(engine: Any, tag: str) -> int | None:
+    """Ask every engine core behind `engine` (an ``AsyncLLM``) whether request `tag` lost its grammar."""
+    client = engine.engine_core
+    answers = [await client._call_utility_async(GRAMMAR_UTILITY, tag, engine=core) for core in client.core_engines]
+    return next((position for position in answers if position is not None), None)
 
 
 def body(report: Report, grammar_off_at: int | None) -> dict[str, object]:
