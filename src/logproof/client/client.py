@@ -12,7 +12,8 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from logproof.client import fill_texts
+from logproof.client.check_prompt_ids import check_prompt_ids
+from logproof.client.fill_texts import fill_texts
 from logproof.client.prompt_templates import Templates
 from logproof.client.tokenizer import Tokenizer
 from logproof.dialects import lost_texts, reply_checks
@@ -67,8 +68,8 @@ class Client:
         asked = without(request, [d.leaf for d in lowered.decisions if d.kind == "dropped"])
         response = self.read(asked, reply)
         if self.tokenizer is not None:
-            response = await fill_texts.fill(response, asked, self.tokenizer)
-            await fill_texts.check_prompt(response, asked, self.tokenizer)
+            response = await fill_texts(response, asked, self.tokenizer)
+            await check_prompt_ids(response, asked, self.tokenizer)
         return Call(
             request=request,
             dialect=self.dialect.id,

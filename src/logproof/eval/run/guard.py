@@ -60,8 +60,8 @@ def check_room(item: Item, job: Job, reply: Response, room: int | None) -> None:
 async def check_prompt(request: Request, reply: Response, tokenizer: PromptEncoder | None) -> None:
     """Raise BadReply where prompt ids that nothing scores are not those of the text that was sent.
 
-    The client has held scored ones against the text (client/fill_texts.py). Gateways do hand out the reply of another
-    request.
+    The client has held scored ones against the text (client/check_prompt_ids.py). Gateways do hand out the reply of
+    another request.
     """
     text, ids = request.input.text, reply.prompt_ids
     if tokenizer is None or request.scoring.prompt is not None or text is None or ids is None:
