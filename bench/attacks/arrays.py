@@ -96,7 +96,7 @@ def artifact(record: Record, **sampling: object) -> Artifact:
         logprobs=art.LogprobsSpec(mode="raw", k=K, format="float32"),
         tokens=art.TokenIds(prompt_ids=record.prompt, completion_ids=ids),
         positions=to_positions(record.own),
-        end=art.End(finish_reason="length", usage=art.Usage(prompt=len(record.prompt), completion=len(ids))),
+        end=art.End(finish_reason="length", usage=art.RecordedUsage(prompt=len(record.prompt), completion=len(ids))),
         provenance=art.Provenance(endpoint="in process"),
     )
     return art.seal(made)

@@ -16,7 +16,7 @@ import rivals
 from arrays import Record, artifact, replayed
 
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.calibrate.fit import Aim, Honest, Part, fit
+from logproof.verify.calibrate.fit import Aim, HonestPair, Part, fit
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, distance
@@ -60,12 +60,12 @@ def split(names: Sequence[str], fold: int, folds: int = FOLDS) -> dict[str, Part
     return {n: "held" if i % folds == fold else "scale" if n in scale else "score" for i, n in enumerate(names)}
 
 
-def pairs(honest: Sequence[Record]) -> list[Honest]:
+def pairs(honest: Sequence[Record]) -> list[HonestPair]:
     """What `fit` takes; made once, for all rounds."""
-    return [Honest(r.name, artifact(r), replayed(r)) for r in honest]
+    return [HonestPair(r.name, artifact(r), replayed(r)) for r in honest]
 
 
-def calibrated(honest: Sequence[Record], known: Sequence[Honest], fold: int, folds: int = FOLDS) -> Calibration:
+def calibrated(honest: Sequence[Record], known: Sequence[HonestPair], fold: int, folds: int = FOLDS) -> Calibration:
     """One round. Raises UsageError of `fit` for too few sequences."""
     parts = split([r.name for r in honest], fold, folds)
     policy = fit(known, Aim(name="attack bench", level=LEVEL), NOW, parts.__getitem__)

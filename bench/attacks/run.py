@@ -27,7 +27,7 @@ import rows
 from arrays import CLAIM, K, Record, load, records
 
 from logproof.launch.places import models_dir
-from logproof.verify.calibrate.fit import Honest
+from logproof.verify.calibrate.fit import HonestPair
 
 HERE = Path(__file__).resolve().parent
 HONEST = "honest bfloat16 executor"
@@ -215,7 +215,7 @@ def one_of(number: int) -> list[measure.Count]:
 
 def honest_counts(
     honest: list[Record],
-    pairs: list[Honest],
+    pairs: list[HonestPair],
     scores: measure.Scores,
     done: measure.Calibration | None,
     fold: int = 0,

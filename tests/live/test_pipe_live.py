@@ -158,7 +158,7 @@ def test_sources_say_what_the_request_did_not(recorded: dict[str, Artifact]) -> 
 @pytest.mark.parametrize("method", ["decode", "prefill"])
 @pytest.mark.parametrize("name", ["chat", "chat_greedy"])
 def test_every_edited_token_is_found_at_its_position(
-    plugin_url: str, recorded: dict[str, Artifact], name: str, method: rep.Asked
+    plugin_url: str, recorded: dict[str, Artifact], name: str, method: rep.MethodChoice
 ) -> None:
     """The first position that contradicts the record is the edited one: its token is no draw of what was recorded."""
     honest = recorded[name]

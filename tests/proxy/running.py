@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from logproof.proxy.app import STATUS, Proxy
-from logproof.proxy.captured_call import Limits
-from logproof.proxy.captured_exchange import Exchange
+from logproof.proxy.captured_call import CaptureLimits
+from logproof.proxy.captured_exchange import CapturedExchange
 from logproof.proxy.recorder import OnFull, Recorder
 from logproof.proxy.request_plan import ROUTES, Asks
 from logproof.proxy.serve import listen, server
-from logproof.proxy.upstream import Timeouts, Upstream
+from logproof.proxy.upstream import Upstream, UpstreamTimeouts
 
 KEY = "sk-do-not-keep-me"
 ABLE = Asks(ids=True, named=True, width=3)
@@ -26,7 +26,7 @@ ABLE = Asks(ids=True, named=True, width=3)
 class Kept:
     """A sink. fault: raised by the next writes while set. gate: cleared, writes wait for it."""
 
-    got: list[Exchange] = field(default_factory=list)
+    got: list[CapturedExchange] = field(default_factory=list)
     fault: Exception | None = None
     gate: threading.Event = field(default_factory=threading.Event)
     ticks: int = 0
@@ -35,7 +35,7 @@ class Kept:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    def write(self, exchange: Exchange) -> None:
+    def write(self, exchange: CapturedExchange) -> None:
         self.gate.wait(30)
         if self.fault is not None:
             raise self.fault
@@ -84,7 +84,7 @@ class Running:
         found: dict[str, object] = json.loads(self.call("GET", STATUS).body)
         return found
 
-    def records(self, count: int) -> list[Exchange]:
+    def records(self, count: int) -> list[CapturedExchange]:
         """The sink's exchanges once there are `count` of them."""
         wait_for(lambda: len(self.sink.got) >= count)
         return self.sink.got
@@ -114,8 +114,8 @@ def running(
     *,
     on_full: OnFull = "open",
     capacity: int = 64,
-    limits: Limits | None = None,
-    timeouts: Timeouts | None = None,
+    limits: CaptureLimits | None = None,
+    timeouts: UpstreamTimeouts | None = None,
     able: Asks = ABLE,
 ) -> Iterator[Running]:
     """A proxy in front of `upstream`; on the way out it has drained."""

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import TCPConnector
 
 from fakes.server import FakeServer, Reply, Seen
-from logproof.proxy.captured_call import Limits
+from logproof.proxy.captured_call import CaptureLimits
 from logproof.proxy.request_plan import CHAT, COMPLETIONS, Asks
-from logproof.proxy.upstream import Timeouts
+from logproof.proxy.upstream import UpstreamTimeouts
 from proxy.pairs import NAMES, Pair, pair
 from proxy.running import ABLE, KEY, Running, running, wait_for
 
@@ -195,7 +195,7 @@ def test_without_ids_nothing_is_asked() -> None:
     ],
 )
 def test_an_engine_that_fails_is_one_clear_error(reply: Reply, status: int, words: str) -> None:
-    with FakeServer() as fake, running(fake.url, timeouts=Timeouts(idle=0.2)) as proxy:
+    with FakeServer() as fake, running(fake.url, timeouts=UpstreamTimeouts(idle=0.2)) as proxy:
         fake.on(CHAT, reply)
         fake.on("/v1/models", reply)
         answer = proxy.post(CHAT, {"model": "m"})
@@ -272,7 +272,7 @@ def test_a_client_that_leaves_inside_its_body_is_forgotten() -> None:
 
 
 def test_a_huge_request_is_refused() -> None:
-    with FakeServer() as fake, running(fake.url, limits=Limits(request=100)) as proxy:
+    with FakeServer() as fake, running(fake.url, limits=CaptureLimits(request=100)) as proxy:
         fake.on(CHAT, {"choices": []})
         answer = proxy.post(CHAT, b'{"x":"' + b"y" * 100 + b'"}')
         assert (answer.status, "longer than 100 bytes" in answer.body.decode()) == (413, True)
@@ -283,7 +283,7 @@ def test_a_huge_request_is_refused() -> None:
 @pytest.mark.parametrize("name", ["chat", "chat_stream"])
 def test_a_huge_reply_is_served_and_not_kept(name: str) -> None:
     found = pair(name)
-    with FakeServer() as fake, running(fake.url, limits=Limits(reply=500)) as proxy:
+    with FakeServer() as fake, running(fake.url, limits=CaptureLimits(reply=500)) as proxy:
         serve(fake, found)
         answer = proxy.post(found.path, found.body)
         assert answer.body == (found.direct if found.streamed else found.asked).encode()
@@ -292,7 +292,7 @@ def test_a_huge_reply_is_served_and_not_kept(name: str) -> None:
 
 
 def test_an_endless_event_is_cut() -> None:
-    with FakeServer() as fake, running(fake.url, limits=Limits(event=50)) as proxy:
+    with FakeServer() as fake, running(fake.url, limits=CaptureLimits(event=50)) as proxy:
         fake.on(CHAT, Reply(body="data: " + "x" * 100, headers=EVENTS, chunked=True))
         with pytest.raises(http.client.IncompleteRead):
             proxy.post(CHAT, {"model": "m"})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from logproof.proxy import headers as hd
+from logproof.proxy.headers import beside, end_to_end, first, mask, secrets, with_length
 
 GIVEN = [
     (b"Host", b"proxy"),
@@ -17,7 +17,7 @@ GIVEN = [
 
 
 def test_hop_by_hop_headers_stay_behind_and_others_keep_their_order() -> None:
-    assert hd.end_to_end(GIVEN, b"host") == [
+    assert end_to_end(GIVEN, b"host") == [
         (b"authorization", b"Bearer sk-secret"),
         (b"accept", b"a"),
         (b"accept", b"b"),
@@ -25,30 +25,28 @@ def test_hop_by_hop_headers_stay_behind_and_others_keep_their_order() -> None:
 
 
 def test_first_value() -> None:
-    assert hd.first(GIVEN, b"accept") == b"a"
-    assert hd.first(GIVEN, b"nothing") == b""
+    assert first(GIVEN, b"accept") == b"a"
+    assert first(GIVEN, b"nothing") == b""
 
 
 def test_credentials_are_known_in_every_form() -> None:
-    found = hd.secrets([*GIVEN, (b"X-Api-Key", b"key-1234"), (b"cookie", b"s=1"), (b"api-key", b"abcd")])
+    found = secrets([*GIVEN, (b"X-Api-Key", b"key-1234"), (b"cookie", b"s=1"), (b"api-key", b"abcd")])
     assert set(found) == {b"Bearer sk-secret", b"sk-secret", b"key-1234", b"abcd"}
-    assert hd.mask(b"got Bearer sk-secret, sk-secret, key-1234, abcd", found) == b"got " + b", ".join(
-        [b"[redacted]"] * 4
-    )
+    assert mask(b"got Bearer sk-secret, sk-secret, key-1234, abcd", found) == b"got " + b", ".join([b"[redacted]"] * 4)
 
 
 def test_a_new_length_takes_the_old_ones_place() -> None:
-    assert hd.with_length([(b"a", b"1"), (b"content-length", b"9"), (b"b", b"2")], 4) == [
+    assert with_length([(b"a", b"1"), (b"content-length", b"9"), (b"b", b"2")], 4) == [
         (b"a", b"1"),
         (b"content-length", b"4"),
         (b"b", b"2"),
     ]
-    assert hd.with_length([(b"a", b"1")], 4) == [(b"a", b"1"), (b"content-length", b"4")]
+    assert with_length([(b"a", b"1")], 4) == [(b"a", b"1"), (b"content-length", b"4")]
 
 
 def test_likely_credentials_are_hidden_where_they_are_long_enough() -> None:
     given = [(b"X-LiteLLM-Key", b"sk-lite-0123"), (b"x-use-token", b"true"), (b"x-trace", b"0123456789")]
-    found = hd.secrets([*given, (b"Cookie", b"a=1; sid=abcdefgh")], b"api_key=sk%2Dquery%2D1&q=0123456789")
+    found = secrets([*given, (b"Cookie", b"a=1; sid=abcdefgh")], b"api_key=sk%2Dquery%2D1&q=0123456789")
     assert set(found) == {b"sk-lite-0123", b"a=1; sid=abcdefgh", b"sid=abcdefgh", b"abcdefgh", b"sk-query-1"}
 
 
@@ -63,7 +61,7 @@ def test_likely_credentials_are_hidden_where_they_are_long_enough() -> None:
     ],
 )
 def test_a_redirect_to_the_engine_leads_to_the_proxy(value: bytes, sent: bytes) -> None:
-    assert hd.beside([(b"location", value), (b"x", value)], "http://engine:8000") == [
+    assert beside([(b"location", value), (b"x", value)], "http://engine:8000") == [
         (b"location", sent),
         (b"x", value),
     ]

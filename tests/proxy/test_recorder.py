@@ -6,7 +6,7 @@ import pytest
 
 from fakes.server import FakeServer
 from logproof.errors import BadReply, StoreError
-from logproof.proxy.captured_exchange import Exchange
+from logproof.proxy.captured_exchange import CapturedExchange
 from logproof.proxy.recorder import Recorder
 from logproof.proxy.request_plan import CHAT
 from proxy.running import Kept, running, wait_for
@@ -14,8 +14,8 @@ from proxy.running import Kept, running, wait_for
 BODY: dict[str, object] = {"model": "m"}
 
 
-def exchange(name: str = "x", size: int = 0) -> Exchange:
-    return Exchange(
+def exchange(name: str = "x", size: int = 0) -> CapturedExchange:
+    return CapturedExchange(
         path=CHAT,
         started_at="2026-11-30T00:00:00.000+00:00",
         sent=name.encode(),

@@ -136,7 +136,7 @@ def artifact(
         logprobs=art.LogprobsSpec(mode="raw", k=k, format="float32"),
         tokens=art.TokenIds(prompt_ids=(1, 2, 3), completion_ids=ids),
         positions=positions(columns),
-        end=art.End(finish_reason="length", usage=art.Usage(prompt=3, completion=len(ids))),
+        end=art.End(finish_reason="length", usage=art.RecordedUsage(prompt=3, completion=len(ids))),
         provenance=art.Provenance(
             endpoint="http://engine", response_sha256=hashlib.sha256(b"reply").hexdigest(), fingerprint="fp-1"
         ),

@@ -13,7 +13,7 @@ from logproof.ir.facts import Facts
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.record.build import claim_of
-from logproof.verify.record.capture import Captured, Pins, capture, prompts
+from logproof.verify.record.capture import CapturedPrompt, Pins, capture, prompts
 from logproof.verify.replay import replay as rep
 from verify.builders import policy
 from verify.tiny import FACTS, TINY_EOS, open_tiny
@@ -34,7 +34,7 @@ def claim(known: Facts = FACTS) -> Claim:
     return claim_of(known, "tiny", dtype="float32", runner="v1", device="cpu", eos_ids=(TINY_EOS,))
 
 
-async def captured(fake: FakeServer, pins: Pins = PINS, count: int = 1, known: Facts = FACTS) -> list[Captured]:
+async def captured(fake: FakeServer, pins: Pins = PINS, count: int = 1, known: Facts = FACTS) -> list[CapturedPrompt]:
     async with open_tiny(fake, known) as connection:
         return [one async for one in capture(connection, PROMPTS[:count], pins, claim(known))]
 
@@ -46,7 +46,7 @@ def one(fake: FakeServer, pins: Pins = PINS, known: Facts = FACTS) -> Artifact:
 
 
 async def replayed(
-    fake: FakeServer, artifact: Artifact, asked: rep.Asked = "auto", known: Facts = FACTS, repeats: int = 1
+    fake: FakeServer, artifact: Artifact, asked: rep.MethodChoice = "auto", known: Facts = FACTS, repeats: int = 1
 ) -> ReplayResult | ReplayFailure:
     async with open_tiny(fake, known) as connection:
         return await rep.replay(connection, artifact, asked, repeats=repeats)

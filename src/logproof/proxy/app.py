@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from logproof.proxy import headers as hd
-from logproof.proxy.captured_call import Call, Limits, Tally
+from logproof.proxy.captured_call import CapturedCall, CaptureLimits, Tally
+from logproof.proxy.headers import Raw, beside, end_to_end, first
 from logproof.proxy.incoming import ClientGone, Incoming, TooLarge
 from logproof.proxy.recorder import Recorder
 from logproof.proxy.request_plan import ROUTES, Asks
@@ -31,12 +31,12 @@ class Proxy:
     """The parts of one running proxy. able: captured route -> what is asked there."""
 
     def __init__(
-        self, upstream: Upstream, recorder: Recorder, able: Mapping[str, Asks], limits: Limits | None = None
+        self, upstream: Upstream, recorder: Recorder, able: Mapping[str, Asks], limits: CaptureLimits | None = None
     ) -> None:
         self.upstream = upstream
         self.recorder = recorder
         self.able = dict(able)
-        self.limits = limits or Limits()
+        self.limits = limits or CaptureLimits()
         self.tally = Tally()
         self.passed = 0
 
@@ -98,7 +98,7 @@ class Proxy:
         if not self.recorder.admit():
             await send.refuse(503, "this call cannot be recorded now, and the proxy fails closed")
             return
-        call = Call(self.upstream, self.limits, self.tally, scope, send)
+        call = CapturedCall(self.upstream, self.limits, self.tally, scope, send)
         try:
             body = await incoming.whole(self.limits.request)
             await incoming.serve(call.run(_target(scope), body, self.able[scope["path"]]))
@@ -115,9 +115,9 @@ class Proxy:
         body = incoming.pieces() if _has_body(given) else None
         if body is None:
             await incoming.whole(0)
-        sent = hd.end_to_end(given, b"host", b"expect")
+        sent = end_to_end(given, b"host", b"expect")
         async with self.upstream.send(scope["method"], _target(scope), sent, body) as reply:
-            head = hd.beside(hd.end_to_end(reply.raw_headers), self.upstream.root)
+            head = beside(end_to_end(reply.raw_headers), self.upstream.root)
             await send({"type": "http.response.start", "status": reply.status, "headers": head})
             async for piece in read(reply):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -153,5 +153,5 @@ def _target(scope: Scope) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _has_body(headers: list[hd.Raw]) -> bool:
-    return bool(hd.first(headers, b"transfer-encoding")) or hd.first(headers, b"content-length") not in (b"", b"0")
+def _has_body(headers: list[Raw]) -> bool:
+    return bool(first(headers, b"transfer-encoding")) or first(headers, b"content-length") not in (b"", b"0")

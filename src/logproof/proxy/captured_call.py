@@ -11,18 +11,18 @@ import aiohttp
 import msgspec
 from starlette.types import Message, Scope, Send
 
-from logproof.proxy import headers as hd
 from logproof.proxy import strip
-from logproof.proxy.captured_exchange import Exchange, sha256
+from logproof.proxy.captured_exchange import CapturedExchange, sha256
 from logproof.proxy.event_blocks import Blocks
-from logproof.proxy.request_plan import Asks, Plan, plan
+from logproof.proxy.headers import Raw, beside, end_to_end, mask, secrets, with_length
+from logproof.proxy.request_plan import Asks, RequestPlan, plan
 from logproof.proxy.upstream import Upstream, UpstreamFault, read
 
 _REFUSED = (400, 422)
 """Statuses after which the client's own request is sent: it must see the refusal of a direct call, or its reply."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CaptureLimits(msgspec.Struct, frozen=True):
     """Bytes. request: longest captured body. reply: longest reply that is held for the record and for stripping.
 
     event: longest event of a stream.
@@ -44,16 +44,16 @@ class Tally(msgspec.Struct):
     refilled: int = 0
 
 
-class Call:
+class CapturedCall:
     """One call on a captured route. `exchange` is None until there is something to record."""
 
-    def __init__(self, upstream: Upstream, limits: Limits, tally: Tally, scope: Scope, send: Send) -> None:
+    def __init__(self, upstream: Upstream, limits: CaptureLimits, tally: Tally, scope: Scope, send: Send) -> None:
         self._upstream = upstream
         self._limits = limits
         self._tally = tally
         self._scope = scope
         self._send = send
-        self._secrets = hd.secrets(scope["headers"], scope["query_string"])
+        self._secrets = secrets(scope["headers"], scope["query_string"])
         self._started = datetime.now(UTC)
         self._clock = time.perf_counter()
         self._head_s = 0.0
@@ -64,7 +64,7 @@ class Call:
         self._complete = False
         self._streamed = False
         self._encoded = False
-        self._plan = Plan(b"")
+        self._plan = RequestPlan(b"")
         self._sent = b""
 
     async def run(self, target: str, body: bytes, able: Asks) -> None:
@@ -74,19 +74,19 @@ class Call:
         if await self._try(target, self._plan, last=not self._plan.asked):
             return
         self._tally.refilled += 1
-        self._plan = Plan(body)
+        self._plan = RequestPlan(body)
         await self._try(target, self._plan, last=True)
 
-    def _planned(self, body: bytes, able: Asks) -> Plan:
+    def _planned(self, body: bytes, able: Asks) -> RequestPlan:
         try:
             return plan(self._scope["path"], body, able)
         except ValueError:
             self._tally.unplanned += 1
-            return Plan(body)
+            return RequestPlan(body)
 
-    async def _try(self, target: str, planned: Plan, *, last: bool) -> bool:
+    async def _try(self, target: str, planned: RequestPlan, *, last: bool) -> bool:
         """Forward once; False where the engine refused what the proxy added and nothing went out yet."""
-        sent = hd.end_to_end(self._scope["headers"], b"host", b"content-length", b"accept-encoding", b"expect")
+        sent = end_to_end(self._scope["headers"], b"host", b"content-length", b"accept-encoding", b"expect")
         sent.append((b"accept-encoding", b"identity"))
         async with self._upstream.send("POST", target, sent, planned.body) as reply:
             if reply.status in _REFUSED and not last:
@@ -119,7 +119,7 @@ class Call:
                 await self._stream(reply, _chain(b"".join(self._got), pieces), self._head(reply))
                 return
         body = self._stripped(b"".join(self._got))
-        await self._begin(reply.status, hd.with_length(self._head(reply), len(body)))
+        await self._begin(reply.status, with_length(self._head(reply), len(body)))
         await self._piece(body, more=False)
         self._complete = True
 
@@ -130,7 +130,7 @@ class Call:
             self._tally.unstripped += 1
             return body
 
-    async def _stream(self, reply: aiohttp.ClientResponse, pieces: AsyncIterator[bytes], head: list[hd.Raw]) -> None:
+    async def _stream(self, reply: aiohttp.ClientResponse, pieces: AsyncIterator[bytes], head: list[Raw]) -> None:
         """Send pieces as they come; a cut of the engine's is a cut for the client."""
         await self._begin(reply.status, head)
         try:
@@ -168,10 +168,10 @@ class Call:
                 self._got.append(piece)
             yield piece
 
-    def _head(self, reply: aiohttp.ClientResponse, *without: bytes) -> list[hd.Raw]:
-        return hd.beside(hd.end_to_end(reply.raw_headers, *without), self._upstream.root)
+    def _head(self, reply: aiohttp.ClientResponse, *without: bytes) -> list[Raw]:
+        return beside(end_to_end(reply.raw_headers, *without), self._upstream.root)
 
-    async def _begin(self, status: int, head: list[hd.Raw]) -> None:
+    async def _begin(self, status: int, head: list[Raw]) -> None:
         await self._send({"type": "http.response.start", "status": status, "headers": head})
 
     async def _piece(self, body: bytes, *, more: bool) -> None:
@@ -179,7 +179,7 @@ class Call:
         message: Message = {"type": "http.response.body", "body": body, "more_body": more}
         await self._send(message)
 
-    def exchange(self) -> Exchange | None:
+    def exchange(self) -> CapturedExchange | None:
         """What to record; None where no reply came or it is longer than a record may be."""
         if self._reply is None:
             return None
@@ -187,17 +187,17 @@ class Call:
             self._tally.oversized += 1
             return None
         reply = b"".join(self._got)
-        return Exchange(
+        return CapturedExchange(
             path=self._scope["path"],
             started_at=self._started.isoformat(timespec="milliseconds"),
-            sent=hd.mask(self._sent, self._secrets),
-            forwarded=hd.mask(self._plan.body, self._secrets),
+            sent=mask(self._sent, self._secrets),
+            forwarded=mask(self._plan.body, self._secrets),
             sent_sha256=sha256(self._sent),
             forwarded_sha256=sha256(self._plan.body),
             status=self._reply.status,
             content_type=self._reply.headers.get("content-type", ""),
             # An encoded reply cannot be read here, nor searched for a credential.
-            reply=b"" if self._encoded else hd.mask(reply, self._secrets),
+            reply=b"" if self._encoded else mask(reply, self._secrets),
             reply_sha256=sha256(reply),
             served_sha256=self._served.hexdigest(),
             streamed=self._streamed,

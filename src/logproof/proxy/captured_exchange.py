@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 
-class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+class CapturedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """One captured call.
 
     path: below the upstream's root, without query. sent: the client's body; forwarded: the body that the engine got.

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from logproof.errors import LogproofError, StoreError, clip
-from logproof.proxy.captured_exchange import Exchange
+from logproof.proxy.captured_exchange import CapturedExchange
 
 OnFull = Literal["open", "closed"]
 
@@ -22,7 +22,7 @@ OnFull = Literal["open", "closed"]
 class Sink(Protocol):
     """Where exchanges go. Called from one thread at a time, never from the event loop's."""
 
-    def write(self, exchange: Exchange) -> None:
+    def write(self, exchange: CapturedExchange) -> None:
         """Keep one exchange. Raises StoreError for the disk, another LogproofError for what cannot be recorded."""
         ...
 
@@ -35,7 +35,7 @@ class Sink(Protocol):
         ...
 
 
-class Counts(msgspec.Struct):
+class RecorderCounts(msgspec.Struct):
     """captured: calls handed over. recorded: kept by the sink. lost: served but not kept. refused: answered 503.
 
     unreadable: kept by nobody because the reply is no record (cut, foreign). last_error: of the sink, clipped.
@@ -56,12 +56,12 @@ class Recorder:
         self, sink: Sink, on_full: OnFull, *, capacity: int = 1024, max_bytes: int = 256 << 20, tick_s: float = 1.0
     ) -> None:
         self.on_full = on_full
-        self.counts = Counts()
+        self.counts = RecorderCounts()
         self.capacity = capacity
         self._sink = sink
         self._max_bytes = max_bytes
         self._tick_s = tick_s
-        self._queue: deque[Exchange] = deque()
+        self._queue: deque[CapturedExchange] = deque()
         self._bytes = 0
         self._expected = 0
         self._broken = False
@@ -92,7 +92,7 @@ class Recorder:
         """Give up a slot: the call brought nothing to record."""
         self._expected -= 1
 
-    def offer(self, exchange: Exchange) -> None:
+    def offer(self, exchange: CapturedExchange) -> None:
         """Hand over the exchange of an admitted call; it is lost where the queue is full (`open` only)."""
         self.leave()
         self.counts.captured += 1
@@ -124,7 +124,7 @@ class Recorder:
             elif await self._pause():
                 await self._settled(self._sink.tick)
 
-    async def _carry(self, exchange: Exchange) -> None:
+    async def _carry(self, exchange: CapturedExchange) -> None:
         """Hand the oldest exchange to the sink; where calls are refused until it is kept, keep it and wait."""
         error = await self._written(exchange)
         self._broken = error is not None and self.on_full == "closed"
@@ -135,7 +135,7 @@ class Recorder:
         self._queue.popleft()
         self._bytes -= exchange.size
 
-    async def _written(self, exchange: Exchange) -> StoreError | None:
+    async def _written(self, exchange: CapturedExchange) -> StoreError | None:
         try:
             await asyncio.to_thread(self._sink.write, exchange)
             self.counts.recorded += 1

@@ -23,7 +23,7 @@ _UNTOUCHED = ("echo", "use_beam_search")
 """Fields that change what a reply means when ids or logprobs are added: vLLM drops an echoed prompt beside ids."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RequestPlan(msgspec.Struct, frozen=True):
     """One request as it will be forwarded.
 
     body: its bytes. asked: fields that were added or set. hidden: reply fields to blank. width: entries a position
@@ -62,13 +62,13 @@ def asks(fields: tuple[str, ...], width: int, limit: int | None) -> Asks:
     )
 
 
-def plan(route: str, body: bytes, able: Asks) -> Plan:
+def plan(route: str, body: bytes, able: Asks) -> RequestPlan:
     """The plan of a request. Raises ValueError where the body is no JSON object that can be edited."""
     spans = json_edit.members(body)
     given = {name: body[start:end] for name, (start, end) in spans.items()}
     own = _own_width(route, given)
     if not able.any or any(_on(given, name) for name in _UNTOUCHED):
-        return Plan(body, width=own)
+        return RequestPlan(body, width=own)
     add: dict[str, bytes] = {}
     hidden: set[str] = set()
     if not _on(given, "return_token_ids"):
@@ -78,8 +78,10 @@ def plan(route: str, body: bytes, able: Asks) -> Plan:
         add |= _logprobs(route, able.width)
         hidden.add("logprobs")
     if not add:
-        return Plan(body, width=own)
-    return Plan(json_edit.with_members(body, add), tuple(add), frozenset(hidden), able.width if own is None else own)
+        return RequestPlan(body, width=own)
+    return RequestPlan(
+        json_edit.with_members(body, add), tuple(add), frozenset(hidden), able.width if own is None else own
+    )
 
 
 def _logprobs(route: str, width: int) -> dict[str, bytes]:

@@ -29,7 +29,7 @@ class UpstreamFault(Exception):
         self.message = message
 
 
-class Timeouts(msgspec.Struct, frozen=True):
+class UpstreamTimeouts(msgspec.Struct, frozen=True):
     """Seconds. connect: to open a connection. idle: without a byte, also before the first; None waits for ever."""
 
     connect: float = 10.0
@@ -39,9 +39,9 @@ class Timeouts(msgspec.Struct, frozen=True):
 class Upstream:
     """HTTP to one root URL; `open` and `close` around use. limit: most connections, 0 for no limit."""
 
-    def __init__(self, root: str, timeouts: Timeouts | None = None, *, limit: int = 0) -> None:
+    def __init__(self, root: str, timeouts: UpstreamTimeouts | None = None, *, limit: int = 0) -> None:
         self.root = root.rstrip("/")
-        self._timeouts = timeouts or Timeouts()
+        self._timeouts = timeouts or UpstreamTimeouts()
         self._limit = limit
         self._session: aiohttp.ClientSession | None = None
 

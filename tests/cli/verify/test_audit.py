@@ -15,7 +15,7 @@ from fakes.server import FakeServer
 from logproof.verify import policy as policies
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
-from logproof.verify.audit.evidence import Audit, Session, Step
+from logproof.verify.audit.evidence import Audit, AuditSession, Step
 from verify.tiny import Tiny
 
 fake, prompts, rules = judging.fake, judging.prompts, judging.rules
@@ -145,7 +145,7 @@ def recorded(prompts: Path, name: str, provider: str, log_e: float, *, decisive:
         Step(prompt="p", status="valid", level="sampled", reasons=(), tokens=20, tz=0.4, log_e=e, decisive=d)
         for e, d in ((0.0, False), (0.0, False), (log_e, decisive))
     ]
-    state = Session(level=0.01, steps=tuple(steps))
+    state = AuditSession(level=0.01, steps=tuple(steps))
     times = {"started_at": "2026-01-01T00:00:00+00:00", "finished_at": "2026-01-01T00:01:00+00:00"}
     made = Audit(
         schema="logproof-audit/1", provider=provider, trusted="t", model="m", policy_digest="d", fingerprint=None,

@@ -21,7 +21,7 @@ from logproof.cli.verify.proxy import FileSink, _announce, _farewell, _tell_gaps
 from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.proxy.app import STATUS, Proxy
-from logproof.proxy.captured_exchange import Exchange, sha256
+from logproof.proxy.captured_exchange import CapturedExchange, sha256
 from logproof.proxy.recorder import Recorder
 from logproof.proxy.request_plan import ROUTES, Asks
 from logproof.proxy.rotating_lines import RotatingLines
@@ -193,7 +193,7 @@ def test_user_faults_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "Traceback" not in err
 
 
-def exchange(name: str, **changes: object) -> Exchange:
+def exchange(name: str, **changes: object) -> CapturedExchange:
     found = pair(name)
     body = json.dumps({**found.request, **found.asks}).encode()
     reply = found.asked.encode()
@@ -217,7 +217,7 @@ def exchange(name: str, **changes: object) -> Exchange:
         "first_byte_seconds": 0.1,
         **changes,
     }
-    return Exchange(**values)
+    return CapturedExchange(**values)
 
 
 def sink(folder: Path, *, wires: bool = True) -> FileSink:

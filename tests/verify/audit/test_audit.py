@@ -19,9 +19,9 @@ from verify.tiny import Tiny, open_tiny, serve
 
 async def audited(
     fake: FakeServer, other: FakeServer, rules: Policy, count: int = 6, **options: Any
-) -> tuple[Any, list[auditing.Verified]]:
+) -> tuple[Any, list[auditing.JudgedArtifact]]:
     async with open_tiny(fake) as provider, open_tiny(other) as trusted:
-        sides = auditing.Sides(provider, trusted)
+        sides = auditing.AuditSides(provider, trusted)
         return await auditing.audit(sides, PROMPTS[:count], PINS, claim(), rules, **options)
 
 
@@ -90,7 +90,7 @@ def test_repeats_of_a_prompt_count_once(fake: FakeServer, other: FakeServer) -> 
     async def work() -> Any:
         async with open_tiny(fake) as provider, open_tiny(other) as trusted:
             pins = msgspec.structs.replace(PINS, nonce=None, sampler=Sampler(0.0))
-            sides = auditing.Sides(provider, trusted)
+            sides = auditing.AuditSides(provider, trusted)
             return await auditing.audit(sides, [PROMPTS[0], again], pins, claim(), TINY_POLICY)
 
     greedy, _ = run(work())

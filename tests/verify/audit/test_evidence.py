@@ -5,7 +5,16 @@ import math
 import msgspec
 import pytest
 
-from logproof.verify.audit.evidence import Audit, Session, add, add_failure, changes, discoveries, headline, outdated
+from logproof.verify.audit.evidence import (
+    Audit,
+    AuditSession,
+    add,
+    add_failure,
+    changes,
+    discoveries,
+    headline,
+    outdated,
+)
 from logproof.verify.verdict import Context, Finding, Reason, Verdict, decide
 
 CONTEXT = Context(time="t", artifact_digest="a", model="m")
@@ -18,8 +27,8 @@ def verdict(log_e: float = 0.0, failed: str | None = None, reason: Reason = "see
     return decide([*GOOD, *found, *measured], CONTEXT, log_e=log_e)
 
 
-def grown(*verdicts: Verdict, exact: bool = False, level: float = 0.01) -> Session:
-    state = Session(level=level)
+def grown(*verdicts: Verdict, exact: bool = False, level: float = 0.01) -> AuditSession:
+    state = AuditSession(level=level)
     for i, v in enumerate(verdicts):
         state = add(state, f"p{i}", f"k{i}", v, exact=exact)
     return state
@@ -55,7 +64,7 @@ def test_repeats_add_nothing() -> None:
 
 
 def test_too_few_valid_requests_are_inconclusive() -> None:
-    assert Session(level=0.01).status == "inconclusive"
+    assert AuditSession(level=0.01).status == "inconclusive"
     state = grown(verdict(), verdict())
     for i in range(2):
         state = add_failure(state, f"f{i}", "HTTP 500")
@@ -63,7 +72,7 @@ def test_too_few_valid_requests_are_inconclusive() -> None:
     assert headline(state).endswith("4 requests: 2 valid, 0 invalid, 2 inconclusive.")
 
 
-def audit(state: Session, **fields: object) -> Audit:
+def audit(state: AuditSession, **fields: object) -> Audit:
     base = Audit(
         schema="logproof-audit/1",
         provider="p",
@@ -90,7 +99,7 @@ def test_audits_compare_over_time() -> None:
         "the audit was valid, is invalid",
         "the mean distance was 0.400, is 0.900",
     ]
-    assert audit(Session(level=0.01)).mean_tz is None
+    assert audit(AuditSession(level=0.01)).mean_tz is None
     assert outdated(then, now) == ["fingerprint was fp-1, is fp-2"]
     assert outdated(then, audit(grown(verdict(tz=0.9)))) == []
     for name in ("model", "policy_digest", "trusted"):
@@ -106,7 +115,7 @@ def test_records_hold_no_infinities() -> None:
 @pytest.mark.parametrize("level", [0.0, -0.5, 1.0, 5.0, math.nan])
 def test_a_level_is_a_share(level: float) -> None:
     with pytest.raises(ValueError, match="not between 0 and 1"):
-        Session(level=level)
+        AuditSession(level=level)
 
 
 def test_false_discoveries_are_shared_among_providers() -> None:
@@ -114,7 +123,7 @@ def test_false_discoveries_are_shared_among_providers() -> None:
     calm, strong = audit(grown(verdict(0.0))), audit(grown(verdict(math.log(120.0))))
     assert [r.status for r in discoveries([strong, *[calm] * 9], 0.05)] == ["inconclusive", *["valid"] * 9]
     assert [r.status for r in discoveries([strong, strong, *[calm] * 8], 0.05)] == ["invalid"] * 2 + ["valid"] * 8
-    caught, open_ = audit(grown(verdict(failed="S4"))), audit(Session(level=0.01))
+    caught, open_ = audit(grown(verdict(failed="S4"))), audit(AuditSession(level=0.01))
     found = discoveries([calm, caught, *[open_] * 8], 0.05)
     assert [r.status for r in found] == ["valid", "invalid", *["inconclusive"] * 8]
     assert [r.contradiction for r in found[:3]] == [False, True, False]

@@ -14,7 +14,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
 from logproof.verify.calibrate import collect as calibrating
 from logproof.verify.calibrate import fit
-from logproof.verify.calibrate.fit import Aim, Honest
+from logproof.verify.calibrate.fit import Aim, HonestPair
 from logproof.verify.judge import judge
 from logproof.verify.record.capture import Prompt, prompts
 from logproof.verify.stats.support import Sampler
@@ -22,10 +22,10 @@ from verify.parts import NOW, PINS, PROMPTS, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_EOS, Tiny, facts, open_tiny, serve
 
 
-async def pairs(fake: FakeServer, count: int = 24, **pins: object) -> calibrating.Collected:
+async def pairs(fake: FakeServer, count: int = 24, **pins: object) -> calibrating.HonestPairs:
     async with open_tiny(fake) as connection:
         chosen = [msgspec.structs.replace(PINS, **pins)]
-        sides = calibrating.Sides(connection, connection)
+        sides = calibrating.CalibrationSides(connection, connection)
         return await calibrating.collect(sides, PROMPTS[:count], chosen, claim(), concurrencies=(2,))
 
 
@@ -63,10 +63,10 @@ def test_calibration_under_a_grammar_of_a_noisy_pair(fake: FakeServer) -> None:
         b"\n".join(json.dumps({"text": f"g {i}", "output": {"regex": "[a-z]+"}}).encode() for i in range(48))
     )
 
-    async def work(tiny: Tiny, some: list[Prompt]) -> calibrating.Collected:
+    async def work(tiny: Tiny, some: list[Prompt]) -> calibrating.HonestPairs:
         serve(fake, tiny)
         async with open_tiny(fake, known) as connection:
-            sides = calibrating.Sides(connection, connection)
+            sides = calibrating.CalibrationSides(connection, connection)
             return await calibrating.collect(sides, some, [PINS], claim(known), concurrencies=(2,))
 
     found = run(work(Tiny(jitter=0.02), given))
@@ -91,7 +91,7 @@ def test_greedy_calibration_counts_gaps(fake: FakeServer) -> None:
 
 
 def test_the_noise_floor_is_measured_cold_and_crowded(fake: FakeServer) -> None:
-    async def work(found: calibrating.Collected) -> Any:
+    async def work(found: calibrating.HonestPairs) -> Any:
         async with open_tiny(fake) as connection:
             return await calibrating.noise_floor(connection, found.pairs)
 
@@ -112,7 +112,7 @@ def test_calibration_refuses_what_it_cannot_use(fake: FakeServer) -> None:
         fit.fit([], Aim(name="t"), NOW)
     with pytest.raises(UsageError, match="too few different prompts"):
         fit.fit(found[:1], Aim(name="t"), NOW)
-    mixed = Honest("m", found[0].artifact, msgspec.structs.replace(found[0].replay, method="decode"))
+    mixed = HonestPair("m", found[0].artifact, msgspec.structs.replace(found[0].replay, method="decode"))
     with pytest.raises(UsageError, match="several kinds"):
         fit.fit([*found, mixed], Aim(name="t"), NOW)
     broken = art.seal(
@@ -121,7 +121,7 @@ def test_calibration_refuses_what_it_cannot_use(fake: FakeServer) -> None:
         )
     )
     with pytest.raises(UsageError, match="fails its own test S6"):
-        fit.fit([Honest("b", broken, found[0].replay), *found], Aim(name="t"), NOW)
+        fit.fit([HonestPair("b", broken, found[0].replay), *found], Aim(name="t"), NOW)
     engine.edit = lambda body, reply: Reply(500, json={"error": "no"})
     with pytest.raises(EngineError, match="24 of 24"):
         run(pairs(fake))
@@ -133,10 +133,10 @@ def test_calibration_refuses_what_it_cannot_use(fake: FakeServer) -> None:
 def test_pairs_of_two_models_are_not_mixed(fake: FakeServer, name: str) -> None:
     """Two digests are two models; a record that states none may be of either."""
 
-    def stating(pair: Honest, digest: str | None) -> Honest:
+    def stating(pair: HonestPair, digest: str | None) -> HonestPair:
         model = msgspec.structs.replace(pair.artifact.claim.model, **{name: digest})
         made = msgspec.structs.replace(pair.artifact, claim=msgspec.structs.replace(pair.artifact.claim, model=model))
-        return Honest(pair.prompt, art.seal(made), pair.replay)
+        return HonestPair(pair.prompt, art.seal(made), pair.replay)
 
     serve(fake, Tiny())
     first, second, *rest = run(pairs(fake)).pairs

@@ -81,7 +81,7 @@ CASES: list[Case] = [
     ),
     (
         "usage",
-        lambda a: change(a, end=replace(a.end, usage=art.Usage(completion=9))),
+        lambda a: change(a, end=replace(a.end, usage=art.RecordedUsage(completion=9))),
         "inconsistent_usage",
         "usage.completion",
     ),

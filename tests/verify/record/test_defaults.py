@@ -9,7 +9,7 @@ from logproof.verify.artifact.artifact import RecordedSampling
 from logproof.verify.record.defaults import (
     NEUTRAL,
     Defaults,
-    Known,
+    DefaultValue,
     merged,
     neutral,
     of_config,
@@ -46,8 +46,8 @@ def test_a_file_that_is_no_generation_config(data: bytes) -> None:
 
 def test_single_values_are_checked() -> None:
     assert stated({"top_k": 50, "stop_token_ids": [3]}).values == {
-        "top_k": Known(50, "operator"),
-        "stop_token_ids": Known((3,), "operator"),
+        "top_k": DefaultValue(50, "operator"),
+        "stop_token_ids": DefaultValue((3,), "operator"),
     }
     for values, words in (({"seed": 3}, "no such leaf"), ({"topk": 3}, "no such leaf"), ({"top_k": "x"}, "--default")):
         with pytest.raises(UsageError, match=words):
@@ -58,7 +58,7 @@ def test_the_engine_s_word_must_agree_with_the_statement() -> None:
     told = of_engine({"temperature": 0.6000000238418579})
     found = merged(told, of_config(json.dumps(CONFIG).encode()), stated({"top_k": 50}))
     assert found.values["temperature"].source == "engine"
-    assert found.values["top_k"] == Known(50, "operator")
+    assert found.values["top_k"] == DefaultValue(50, "operator")
     assert (found.eos_ids, found.whole) == ((2, 7), True)
     with pytest.raises(UsageError, match="temperature is stated as 1.0, but the engine says that it takes 0.6"):
         merged(told, neutral(), Defaults())

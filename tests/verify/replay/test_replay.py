@@ -27,7 +27,7 @@ from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny
 
 @pytest.mark.parametrize("sampler", [Sampler(1.0), Sampler(0.8, 10, 0.9), Sampler(0.0)])
 @pytest.mark.parametrize("asked", ["prefill", "decode"])
-def test_honest_artifacts_replay_exactly_both_ways(fake: FakeServer, sampler: Sampler, asked: rep.Asked) -> None:
+def test_honest_artifacts_replay_exactly_both_ways(fake: FakeServer, sampler: Sampler, asked: rep.MethodChoice) -> None:
     serve(fake, Tiny())
     made = one(fake, msgspec.structs.replace(PINS, sampler=sampler))
     answer = run(replayed(fake, made, asked, facts(plugin=PLUGIN), repeats=2))

@@ -83,13 +83,13 @@ def calibrate(
 
     async def work() -> Policy:
         async with connect(engine, options) as trusted, connect(executor or engine, options) as maker:
-            sides = calibrating.Sides(maker, trusted)
+            sides = calibrating.CalibrationSides(maker, trusted)
             found = await calibrating.collect(
                 sides, given, pins, about.of(maker), method=asked, concurrencies=limits, told=_counted
             )
             if more:
                 added = await calibrating.recorded(trusted, more, method=asked, concurrency=max(limits))
-                found = calibrating.Collected((*found.pairs, *added.pairs), (*found.failures, *added.failures))
+                found = calibrating.HonestPairs((*found.pairs, *added.pairs), (*found.failures, *added.failures))
             floor = await calibrating.noise_floor(trusted, found.pairs, asked)
             aim = Aim(
                 name=name,
@@ -158,9 +158,9 @@ def audit(
     about = verify_options.ClaimOptions(claim or rules.model_id, dtype, runner, device, profile, None, names)
     way = verify_options.method(method)
 
-    async def work() -> tuple[session.Audit, list[auditing.Verified], dict[int, str]]:
+    async def work() -> tuple[session.Audit, list[auditing.JudgedArtifact], dict[int, str]]:
         async with connect(provider, asked) as suspect, connect(trusted, here) as engine:
-            sides = auditing.Sides(suspect, engine)
+            sides = auditing.AuditSides(suspect, engine)
             made, done = await auditing.audit(
                 sides, given, pins, about.of(suspect), rules, method=way, concurrency=concurrency,
                 stop_early=not everything, told=_step,
@@ -235,7 +235,7 @@ def _side(connection: Connection, dtype: str | None = None) -> Engine:
     return Engine(name=connection.facts.engine, version=connection.facts.version, dtype=dtype)
 
 
-async def _texts(engine: Connection, done: list[auditing.Verified]) -> dict[int, str]:
+async def _texts(engine: Connection, done: list[auditing.JudgedArtifact]) -> dict[int, str]:
     """Texts of the sampled ids, as far as the trusted engine detokenises."""
     if engine.tokenizer is None:
         return {}
@@ -248,7 +248,7 @@ def _counted(done: int, total: int) -> None:
         remark(f"{done} of {total} honest pairs")
 
 
-def _step(verified: auditing.Verified, state: session.Session) -> None:
+def _step(verified: auditing.JudgedArtifact, state: session.AuditSession) -> None:
     remark(f"{verified.prompt}: {verified.verdict.status}, log e {_evidence(state.log_e)}")
 
 

@@ -21,7 +21,7 @@ from logproof.errors import UsageError
 from logproof.http.transport import Transport
 from logproof.ir.facts import Facts
 from logproof.proxy.app import STATUS, Proxy
-from logproof.proxy.captured_exchange import Exchange
+from logproof.proxy.captured_exchange import CapturedExchange
 from logproof.proxy.recorder import OnFull, Recorder
 from logproof.proxy.request_plan import ROUTES, asks
 from logproof.proxy.rotating_lines import RotatingLines
@@ -158,7 +158,7 @@ class FileSink:
         self._seal_key = seal_key
         self._lock = threading.Lock()
 
-    def write(self, exchange: Exchange) -> None:
+    def write(self, exchange: CapturedExchange) -> None:
         """The wire log first: it also holds what becomes no artifact. Raises as `artifacts_of`, and StoreError."""
         with self._lock:
             if self._wires is not None:
@@ -166,7 +166,7 @@ class FileSink:
             if exchange.status == 200:
                 self._artifacts(exchange)
 
-    def _artifacts(self, exchange: Exchange) -> None:
+    def _artifacts(self, exchange: CapturedExchange) -> None:
         claim = self._claims(_model_of(exchange))
         for artifact in artifacts_of(seen(exchange), self._facts, claim, self._endpoint, self._gaps):
             self._lines.write(art.encode(verify_options.sealed(artifact, self._seal_key)))
@@ -186,7 +186,7 @@ class FileSink:
                 self._wires.close()
 
 
-def seen(exchange: Exchange) -> ObservedExchange:
+def seen(exchange: CapturedExchange) -> ObservedExchange:
     """An exchange as the verify room takes it."""
     return ObservedExchange(
         path=exchange.path,
@@ -200,7 +200,7 @@ def seen(exchange: Exchange) -> ObservedExchange:
     )
 
 
-def _model_of(exchange: Exchange) -> str:
+def _model_of(exchange: CapturedExchange) -> str:
     try:
         return msgspec.json.decode(exchange.forwarded, type=_Named).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -211,7 +211,7 @@ class _Named(msgspec.Struct):
     model: str = "unknown"
 
 
-def wire_line(exchange: Exchange) -> bytes:
+def wire_line(exchange: CapturedExchange) -> bytes:
     """An exchange as one line of a wire recording: bodies as JSON where they are JSON, as text otherwise."""
     record: dict[str, object] = {
         "method": "POST",

@@ -25,9 +25,9 @@ from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit import audit as auditing
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
-from logproof.verify.record.capture import Captured
+from logproof.verify.record.capture import CapturedPrompt
 from logproof.verify.record.capture import capture as capturing
-from logproof.verify.replay.replay import Asked, missing
+from logproof.verify.replay.replay import MethodChoice, missing
 from logproof.verify.replay.replay import replay as replaying
 from logproof.verify.stats.distance import max_abs, pair
 from logproof.verify.stats.support import Sampler
@@ -79,7 +79,7 @@ def capture(
         claim, dtype, runner, device, profile, tuple(eos_id) if eos_id else None, verify_options.identity(identity)
     )
 
-    made: list[Captured] = []
+    made: list[CapturedPrompt] = []
 
     async def work() -> None:
         async with connect(model, options) as connection:
@@ -132,7 +132,7 @@ def replay(
 
 
 async def _replayed(
-    connection: Connection, artifact: Artifact, asked: Asked, *, repeats: int, fill: bool
+    connection: Connection, artifact: Artifact, asked: MethodChoice, *, repeats: int, fill: bool
 ) -> dict[str, object]:
     checked = recorded.check(artifact)
     row: dict[str, object] = {"artifact": artifact.artifact_id}

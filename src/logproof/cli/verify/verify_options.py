@@ -24,7 +24,7 @@ from logproof.verify.record import defaults as filling
 from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Pins, Prompt
 from logproof.verify.record.defaults import Defaults
-from logproof.verify.replay.replay import Asked
+from logproof.verify.replay.replay import MethodChoice
 from logproof.verify.stats.support import Sampler
 
 Prompts = Annotated[
@@ -210,9 +210,9 @@ def policy(path: Path) -> Policy:
         return policies.load(read_bounded(path, policies.MAX_BYTES))
 
 
-def method(name: str) -> Asked:
+def method(name: str) -> MethodChoice:
     """A replay method by name. Raises UsageError."""
-    known: dict[str, Asked] = {"auto": "auto", "decode": "decode", "prefill": "prefill"}
+    known: dict[str, MethodChoice] = {"auto": "auto", "decode": "decode", "prefill": "prefill"}
     if name not in known:
         raise UsageError(f"--method takes decode, prefill or auto, got {name!r}")
     return known[name]

@@ -186,7 +186,7 @@ class Positions(Record, frozen=True, kw_only=True):
     kept: tuple[int, ...] | None = None
 
 
-class Usage(Record, frozen=True, kw_only=True):
+class RecordedUsage(Record, frozen=True, kw_only=True):
     """Token counts as reported. None is unreported."""
 
     prompt: int | None = None
@@ -198,7 +198,7 @@ class End(Record, frozen=True, kw_only=True):
 
     finish_reason: str | None
     stop_reason: str | int | None = None
-    usage: Usage = Usage()
+    usage: RecordedUsage = RecordedUsage()
 
 
 class Provenance(Record, frozen=True, kw_only=True):

@@ -10,17 +10,17 @@ import msgspec
 from logproof.client.connect import Connection
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.audit.evidence import Audit, Session, add, add_failure, headline
+from logproof.verify.audit.evidence import Audit, AuditSession, add, add_failure, headline
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, Prompt, capture
-from logproof.verify.replay.replay import Asked, replay
+from logproof.verify.replay.replay import MethodChoice, replay
 from logproof.verify.verdict import Verdict
 
 
-class Verified(msgspec.Struct, frozen=True, eq=False):
+class JudgedArtifact(msgspec.Struct, frozen=True, eq=False):
     """One artifact with its replay and verdict; what the report draws."""
 
     prompt: str
@@ -29,7 +29,7 @@ class Verified(msgspec.Struct, frozen=True, eq=False):
     verdict: Verdict
 
 
-class Sides(msgspec.Struct, frozen=True):
+class AuditSides(msgspec.Struct, frozen=True):
     """Provider under audit and trusted engine, open connections."""
 
     provider: Connection
@@ -40,7 +40,7 @@ async def verify(
     trusted: Connection,
     artifact: Artifact,
     policy: Policy | None,
-    method: Asked = "auto",
+    method: MethodChoice = "auto",
     *,
     repeats: int = 1,
     fill: bool = False,
@@ -63,29 +63,29 @@ async def verify(
 
 
 async def audit(
-    sides: Sides,
+    sides: AuditSides,
     prompts: Sequence[Prompt],
     pins: Pins,
     claim: Claim,
     policy: Policy,
     *,
-    method: Asked = "auto",
+    method: MethodChoice = "auto",
     concurrency: int = 4,
     stop_early: bool = True,
-    told: Callable[[Verified, Session], None] = lambda verified, session: None,
-) -> tuple[Audit, list[Verified]]:
+    told: Callable[[JudgedArtifact, AuditSession], None] = lambda verified, session: None,
+) -> tuple[Audit, list[JudgedArtifact]]:
     """Audit a provider. Raises what Client.call raises on either side.
 
     stop_early: end once the claim is rejected. told: called after each request.
     """
     started = datetime.now(UTC)
-    session, done = Session(level=policy.level), list[Verified]()
+    session, done = AuditSession(level=policy.level), list[JudgedArtifact]()
     async for one in capture(sides.provider, prompts, pins, claim, concurrency=concurrency):
         if one.artifact is None:
             session = add_failure(session, one.prompt.id, f"the provider failed: {one.error}")
             continue
         answer, verdict = await verify(sides.trusted, one.artifact, policy, method)
-        done.append(Verified(one.prompt.id, one.artifact, answer, verdict))
+        done.append(JudgedArtifact(one.prompt.id, one.artifact, answer, verdict))
         key = evidence_key(one.artifact)
         session = add(session, one.prompt.id, key, verdict, exact=policy.exact is not None)
         told(done[-1], session)
@@ -101,7 +101,12 @@ def evidence_key(artifact: Artifact) -> str:
 
 
 def _audit(
-    sides: Sides, claim: Claim, policy: Policy, session: Session, done: Sequence[Verified], started: datetime
+    sides: AuditSides,
+    claim: Claim,
+    policy: Policy,
+    session: AuditSession,
+    done: Sequence[JudgedArtifact],
+    started: datetime,
 ) -> Audit:
     return Audit(
         schema="logproof-audit/1",

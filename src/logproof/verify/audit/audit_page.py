@@ -13,8 +13,8 @@ import numpy as np
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.audit.audit import Verified
-from logproof.verify.audit.evidence import Audit, Session, changes, outdated
+from logproof.verify.audit.audit import JudgedArtifact
+from logproof.verify.audit.evidence import Audit, AuditSession, changes, outdated
 from logproof.verify.policy import Policy
 from logproof.verify.stats import distance
 
@@ -36,7 +36,7 @@ td,th{border-bottom:1px solid #ddd;padding:.3rem .5rem;text-align:left}
 
 
 def page(
-    audit: Audit, done: Sequence[Verified], policy: Policy, texts: Mapping[int, str], before: Audit | None = None
+    audit: Audit, done: Sequence[JudgedArtifact], policy: Policy, texts: Mapping[int, str], before: Audit | None = None
 ) -> str:
     """The whole page. texts: token id -> text; an id without one is shown as a number. before: an earlier audit."""
     parts = [
@@ -86,7 +86,7 @@ def _since(before: Audit, audit: Audit) -> str:
     )
 
 
-def _evidence(session: Session) -> str:
+def _evidence(session: AuditSession) -> str:
     """Log e-value over requests as a line, with the line at which the claim is rejected."""
     values = [0.0, *(s.log_e for s in session.steps)]
     line = -math.log(session.level)
@@ -106,7 +106,7 @@ def _evidence(session: Session) -> str:
     )
 
 
-def _requests(session: Session, policy: Policy) -> str:
+def _requests(session: AuditSession, policy: Policy) -> str:
     rows = "".join(
         f"<tr><td>{escape(s.prompt)}</td><td class='{s.status}'>{s.status}</td><td>{escape(s.level)}</td>"
         f"<td>{s.tokens}</td><td>{_number(s.tz)}</td><td>{_band(policy, s.tokens)}</td><td>{_number(s.log_e)}</td>"
@@ -130,7 +130,7 @@ def _band(policy: Policy, tokens: int) -> str:
     return f"{low:.3g} to {high:.3g}"
 
 
-def _text(verified: Verified, policy: Policy, texts: Mapping[int, str]) -> str:
+def _text(verified: JudgedArtifact, policy: Policy, texts: Mapping[int, str]) -> str:
     ids = (verified.artifact.tokens.completion_ids or ())[:MAX_TOKENS]
     scores = _scores(verified, policy)
     spans = "".join(_span(i, t, scores, texts) for i, t in enumerate(ids))
@@ -139,7 +139,7 @@ def _text(verified: Verified, policy: Policy, texts: Mapping[int, str]) -> str:
     return f"{title}<p><small>{escape(verified.verdict.headline)}</small></p><div class='text'>{spans}</div>"
 
 
-def _scores(verified: Verified, policy: Policy) -> list[float]:
+def _scores(verified: JudgedArtifact, policy: Policy) -> list[float]:
     """Position scores, empty where there was no replay of these tokens."""
     answer = verified.replay
     if not isinstance(answer, ReplayResult) or verified.artifact.positions is None:

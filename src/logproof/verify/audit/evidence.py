@@ -37,7 +37,7 @@ class Step(Record, frozen=True, kw_only=True):
     decisive: bool = False
 
 
-class Session(Record, frozen=True, kw_only=True):
+class AuditSession(Record, frozen=True, kw_only=True):
     """The state of an audit. status and headline: what is settled so far. skipped: repeats of a prompt and seed.
 
     level: share of honest providers that may be rejected. Raises ValueError unless it is between 0 and 1.
@@ -76,7 +76,7 @@ class Session(Record, frozen=True, kw_only=True):
         return EXIT_CODES[self.status]
 
 
-def add(session: Session, prompt: str, key: str, verdict: Verdict, *, exact: bool) -> Session:
+def add(session: AuditSession, prompt: str, key: str, verdict: Verdict, *, exact: bool) -> AuditSession:
     """The session with one more verdict. key: prompt and seed; a key seen before adds nothing.
 
     exact: the policy is of an exact pair, so any failed test is a contradiction.
@@ -97,7 +97,7 @@ def add(session: Session, prompt: str, key: str, verdict: Verdict, *, exact: boo
     return msgspec.structs.replace(session, steps=(*session.steps, step), seen=(*session.seen, key))
 
 
-def add_failure(session: Session, prompt: str, reason: str) -> Session:
+def add_failure(session: AuditSession, prompt: str, reason: str) -> AuditSession:
     """The session with one request that gave no artifact: it counts as inconclusive."""
     step = Step(
         prompt=prompt, status="inconclusive", level="none", reasons=(reason,), tokens=0, tz=None, log_e=session.log_e
@@ -120,7 +120,7 @@ class Audit(Record, frozen=True, kw_only=True):
     finished_at: str
     policy_digest: str
     fingerprint: str | None
-    session: Session
+    session: AuditSession
     headline: str
 
     @property
@@ -130,7 +130,7 @@ class Audit(Record, frozen=True, kw_only=True):
         return sum(values) / len(values) if values else None
 
 
-def headline(session: Session) -> str:
+def headline(session: AuditSession) -> str:
     """The audit in one line; what was not shown comes first where nothing was found."""
     n = len(session.steps)
     if session.status == "invalid":

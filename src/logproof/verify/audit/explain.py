@@ -59,16 +59,16 @@ def without(prompt_ids: Sequence[int], part: Sequence[int]) -> tuple[int, ...] |
     return None if at is None else ids[:at] + ids[at + len(gone) :]
 
 
-class _Turn(msgspec.Struct, frozen=True):
+class _RecordedTurn(msgspec.Struct, frozen=True):
     role: Role
     content: str
 
 
 class _Body(msgspec.Struct, frozen=True):
-    messages: tuple[_Turn, ...]
+    messages: tuple[_RecordedTurn, ...]
 
 
-def _turns(artifact: Artifact) -> tuple[_Turn, ...]:
+def _turns(artifact: Artifact) -> tuple[_RecordedTurn, ...]:
     """The plain text messages of the recorded request; none where it holds other things, or was redacted."""
     try:
         return msgspec.convert(artifact.request.body, _Body).messages
@@ -99,7 +99,7 @@ async def alternatives(artifact: Artifact, trusted: Connection) -> list[Alternat
     return [*found, Alternative("the messages without a template", plain)] if plain else found
 
 
-async def _rendered(trusted: Connection, turns: Sequence[_Turn]) -> tuple[int, ...] | None:
+async def _rendered(trusted: Connection, turns: Sequence[_RecordedTurn]) -> tuple[int, ...] | None:
     """Prompt ids of these messages by the trusted engine's own template; None where it does not tell."""
     messages = tuple(text_message(t.role, t.content) for t in turns)
     request = Request(

@@ -18,28 +18,28 @@ from logproof.parallel import in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.calibrate.fit import Honest
+from logproof.verify.calibrate.fit import HonestPair
 from logproof.verify.checks import recorded as offline
 from logproof.verify.policy import NoiseFloor
-from logproof.verify.record.capture import Captured, Pins, Prompt, capture
-from logproof.verify.replay.replay import Asked, replay
+from logproof.verify.record.capture import CapturedPrompt, Pins, Prompt, capture
+from logproof.verify.replay.replay import MethodChoice, replay
 from logproof.verify.stats.distance import max_abs, pair
 
 FLOOR_ARTIFACTS = 4
 """Artifacts whose replay is repeated for the noise floor."""
 
 
-class Sides(msgspec.Struct, frozen=True):
+class CalibrationSides(msgspec.Struct, frozen=True):
     """Executor and verifier, open connections; they may be one."""
 
     executor: Connection
     verifier: Connection
 
 
-class Collected(msgspec.Struct, frozen=True, eq=False):
+class HonestPairs(msgspec.Struct, frozen=True, eq=False):
     """Honest pairs, and what the engines failed on, one line each."""
 
-    pairs: tuple[Honest, ...]
+    pairs: tuple[HonestPair, ...]
     failures: tuple[str, ...]
 
 
@@ -48,15 +48,15 @@ MOST_FAILED = 0.1
 
 
 async def collect(
-    sides: Sides,
+    sides: CalibrationSides,
     prompts: Sequence[Prompt],
     pins: Sequence[Pins],
     claim: Claim,
     *,
-    method: Asked = "auto",
+    method: MethodChoice = "auto",
     concurrencies: Sequence[int] = (1, 4),
     told: Callable[[int, int], None] = lambda done, total: None,
-) -> Collected:
+) -> HonestPairs:
     """Capture each prompt once for each pins and concurrency, and replay it. told: called with (done, total).
 
     Raises UsageError for no work, EngineError where more than MOST_FAILED of the calls fail, and what Client.call
@@ -65,7 +65,7 @@ async def collect(
     total = len(prompts) * len(pins) * len(concurrencies)
     if total == 0:
         raise UsageError("nothing to calibrate with: no prompts, samplers or concurrencies")
-    found: list[Honest] = []
+    found: list[HonestPair] = []
     failures: list[str] = []
     for limit in concurrencies:
         for pin in pins:
@@ -73,10 +73,10 @@ async def collect(
             made = [c async for c in captured]
             failures += [f"{c.prompt.id}: {c.error}" for c in made if c.artifact is None]
             for one in await _replayed(sides.verifier, made, method, limit):
-                found.append(one) if isinstance(one, Honest) else failures.append(one)
+                found.append(one) if isinstance(one, HonestPair) else failures.append(one)
             told(len(found) + len(failures), total)
     _refuse_many(failures, total)
-    return Collected(tuple(found), tuple(failures))
+    return HonestPairs(tuple(found), tuple(failures))
 
 
 def distinct(artifacts: Sequence[Artifact]) -> list[Artifact]:
@@ -85,15 +85,15 @@ def distinct(artifacts: Sequence[Artifact]) -> list[Artifact]:
 
 
 async def recorded(
-    verifier: Connection, artifacts: Sequence[Artifact], *, method: Asked = "auto", concurrency: int = 1
-) -> Collected:
+    verifier: Connection, artifacts: Sequence[Artifact], *, method: MethodChoice = "auto", concurrency: int = 1
+) -> HonestPairs:
     """Replay honest artifacts that were recorded elsewhere, as on other hardware. Raises as `collect`."""
     made = [(_prompt_of(a), a) for a in artifacts]
     answers = await in_order([partial(_answer, verifier, a, method) for a in artifacts], concurrency)
     found = [_pair(prompt, a, answer) for (prompt, a), answer in zip(made, answers, strict=True)]
     failures = tuple(one for one in found if isinstance(one, str))
     _refuse_many(failures, len(found))
-    return Collected(tuple(one for one in found if isinstance(one, Honest)), failures)
+    return HonestPairs(tuple(one for one in found if isinstance(one, HonestPair)), failures)
 
 
 def _prompt_of(artifact: Artifact) -> str:
@@ -104,8 +104,8 @@ def _prompt_of(artifact: Artifact) -> str:
     return hashlib.sha256(repr(artifact.tokens.prompt_ids).encode()).hexdigest()
 
 
-def _pair(prompt: str, artifact: Artifact, answer: ReplayResult | ReplayFailure) -> Honest | str:
-    return Honest(prompt, artifact, answer) if isinstance(answer, ReplayResult) else f"{prompt}: {answer.detail}"
+def _pair(prompt: str, artifact: Artifact, answer: ReplayResult | ReplayFailure) -> HonestPair | str:
+    return HonestPair(prompt, artifact, answer) if isinstance(answer, ReplayResult) else f"{prompt}: {answer.detail}"
 
 
 def _refuse_many(failures: Sequence[str], total: int) -> None:
@@ -118,7 +118,9 @@ def _own_seeds(pins: Pins, limit: int) -> Pins:
     return pins if pins.nonce is None else msgspec.structs.replace(pins, nonce=f"{pins.nonce}/{limit}")
 
 
-async def _replayed(verifier: Connection, made: Sequence[Captured], method: Asked, limit: int) -> list[Honest | str]:
+async def _replayed(
+    verifier: Connection, made: Sequence[CapturedPrompt], method: MethodChoice, limit: int
+) -> list[HonestPair | str]:
     """A pair, or why there is none, for each capture that succeeded."""
     sound = [(c.prompt.id, c.artifact) for c in made if c.artifact is not None]
     answers = await in_order([partial(_answer, verifier, a, method) for _, a in sound], limit)
@@ -126,7 +128,7 @@ async def _replayed(verifier: Connection, made: Sequence[Captured], method: Aske
 
 
 async def _answer(
-    verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1
+    verifier: Connection, artifact: Artifact, method: MethodChoice, repeats: int = 1
 ) -> ReplayResult | ReplayFailure:
     checked = offline.check(artifact)
     bad = next((f for f in checked.findings if f.outcome == "fail"), None)
@@ -137,14 +139,14 @@ async def _answer(
     return await replay(verifier, artifact, method, repeats=repeats)
 
 
-async def _sure(verifier: Connection, artifact: Artifact, method: Asked, repeats: int = 1) -> ReplayResult:
+async def _sure(verifier: Connection, artifact: Artifact, method: MethodChoice, repeats: int = 1) -> ReplayResult:
     answer = await _answer(verifier, artifact, method, repeats)
     if isinstance(answer, ReplayFailure):
         raise EngineError(f"the trusted engine did not replay an honest artifact: {answer.detail}")
     return answer
 
 
-async def noise_floor(verifier: Connection, pairs: Sequence[Honest], method: Asked = "auto") -> NoiseFloor:
+async def noise_floor(verifier: Connection, pairs: Sequence[HonestPair], method: MethodChoice = "auto") -> NoiseFloor:
     """Repeat a few replays in sequence, then all of them at once, and report how far they differ."""
     chosen = list(pairs)[:FLOOR_ARTIFACTS]
     calm = [await _sure(verifier, p.artifact, method, repeats=3) for p in chosen]

@@ -42,7 +42,7 @@ Split = Callable[[str], Part]
 """From a prompt's id to the part that its pairs belong to."""
 
 
-class Honest(msgspec.Struct, frozen=True, eq=False, dict=True):
+class HonestPair(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One honest pair: an artifact that the trusted executor made, and its replay. prompt: id, unit of the split."""
 
     prompt: str
@@ -76,7 +76,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     pin_model: bool = False
 
 
-def fit(pairs: Sequence[Honest], aim: Aim, now: datetime, split: Split | None = None) -> Policy:
+def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | None = None) -> Policy:
     """The policy. split: the part of each prompt's pairs, `part_of` unless given.
 
     Raises UsageError for no or mixed pairs, fewer than four prompts, or an artifact that fails offline.
@@ -114,7 +114,7 @@ def fit(pairs: Sequence[Honest], aim: Aim, now: datetime, split: Split | None = 
     return msgspec.structs.replace(policy, holdout=_holdout(held, policy, now))
 
 
-def _checked(pairs: Sequence[Honest], parts: Sequence[list[Honest]]) -> Honest:
+def _checked(pairs: Sequence[HonestPair], parts: Sequence[list[HonestPair]]) -> HonestPair:
     if not pairs:
         raise UsageError("no honest pairs to calibrate from")
     kinds = {_kind(p) for p in pairs}
@@ -136,7 +136,7 @@ def _checked(pairs: Sequence[Honest], parts: Sequence[list[Honest]]) -> Honest:
     return pairs[0]
 
 
-def _kind(p: Honest) -> tuple[object, ...]:
+def _kind(p: HonestPair) -> tuple[object, ...]:
     spec = p.artifact.logprobs
     return (
         p.artifact.claim.model.id,
@@ -146,7 +146,7 @@ def _kind(p: Honest) -> tuple[object, ...]:
     )
 
 
-def _parts(pairs: Sequence[Honest], split: Split) -> tuple[list[Honest], list[Honest], list[Honest]]:
+def _parts(pairs: Sequence[HonestPair], split: Split) -> tuple[list[HonestPair], list[HonestPair], list[HonestPair]]:
     """The pairs that fit scales, give scores, and are held out."""
     scale, score, held = ([p for p in pairs if split(p.prompt) == part] for part in ("scale", "score", "held"))
     return scale, score, held
@@ -158,7 +158,7 @@ def part_of(prompt: str) -> Part:
     return quarters[hashlib.sha256(prompt.encode()).digest()[0] % 4]
 
 
-def head_length(p: Honest, bucket: int) -> int | None:
+def head_length(p: HonestPair, bucket: int) -> int | None:
     """Length of the beginning of this sequence that stands for a bucket, or None where it is too short."""
     least = conformal.BUCKETS[bucket]
     return least if len(p.replay.columns) >= least else None
@@ -183,7 +183,7 @@ def truncated(artifact: Artifact, n: int) -> Artifact:
     )
 
 
-def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tuple[float, ...]]]:
+def _scores(pairs: Sequence[HonestPair], policy: Policy) -> dict[str, dict[str, tuple[float, ...]]]:
     table: dict[str, dict[str, list[float]]] = {}
     for p in pairs:
         draw = _redraw(p, p.replay.columns, *recorded.drawn_by(p.artifact, _trusted(policy)), policy)
@@ -196,7 +196,7 @@ def _scores(pairs: Sequence[Honest], policy: Policy) -> dict[str, dict[str, tupl
     return {b: {name: tuple(sorted(values)) for name, values in row.items()} for b, row in table.items()}
 
 
-def _score(p: Honest, n: int, policy: Policy, draw: redraw.Redraw | None) -> dict[str, float]:
+def _score(p: HonestPair, n: int, policy: Policy, draw: redraw.Redraw | None) -> dict[str, float]:
     """Scores of its first n tokens. draw: repeated on the whole replay, None where it cannot be."""
     own, theirs = p.own.head(n), p.replay.columns.head(n)
     _, found = replayed.measure(own, theirs, policy.sigma)
@@ -209,7 +209,7 @@ def _score(p: Honest, n: int, policy: Policy, draw: redraw.Redraw | None) -> dic
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
-def _rates(pairs: Sequence[Honest], policy: Policy) -> Rates:
+def _rates(pairs: Sequence[HonestPair], policy: Policy) -> Rates:
     """Honest token counts over the scoring part, full lengths."""
     bins = np.zeros(redraw.BINS, np.int64)
     out = tokens = beyond = greedy = 0
@@ -242,7 +242,7 @@ def _trusted(policy: Policy) -> str | None:
 
 
 def _redraw(
-    p: Honest, rows: Columns, sampler: Sampler | str, profile: Profile | None, policy: Policy | None = None
+    p: HonestPair, rows: Columns, sampler: Sampler | str, profile: Profile | None, policy: Policy | None = None
 ) -> redraw.Redraw | None:
     """The draw repeated on these rows, the verifier's under a policy or the record's own; None where it cannot be."""
     seed = recorded.drawn_seed(p.artifact)
@@ -255,7 +255,7 @@ def _redraw(
     return redraw.redraw(rows, sampler, profile, seed, prompt, slack=slack, vocab_size=vocab)
 
 
-def _selftest(pairs: Sequence[Honest]) -> SelfTest | None:
+def _selftest(pairs: Sequence[HonestPair]) -> SelfTest | None:
     """S4 on all sampled records under the profile that they claim; None where none can be replayed."""
     names, tokens, violations = set[str](), 0, 0
     for p in pairs:
@@ -268,7 +268,7 @@ def _selftest(pairs: Sequence[Honest]) -> SelfTest | None:
     return SelfTest(profile=names.pop(), tokens=tokens, violations=violations) if len(names) == 1 else None
 
 
-def _eos_ids(pairs: Sequence[Honest]) -> tuple[int, ...] | None:
+def _eos_ids(pairs: Sequence[HonestPair]) -> tuple[int, ...] | None:
     """Ids that ended honest completions without a stop string or stop id; None where none ended so."""
     found = set()
     for p in pairs:
@@ -280,7 +280,7 @@ def _eos_ids(pairs: Sequence[Honest]) -> tuple[int, ...] | None:
     return tuple(sorted(found)) or None
 
 
-def _holdout(pairs: Sequence[Honest], policy: Policy, now: datetime) -> dict[str, Holdout]:
+def _holdout(pairs: Sequence[HonestPair], policy: Policy, now: datetime) -> dict[str, Holdout]:
     """The finished policy on pairs it has not seen, by bucket: an alarm is an invalid verdict."""
     table: dict[str, list[bool]] = {}
     for b in range(len(conformal.BUCKETS)):

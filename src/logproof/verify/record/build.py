@@ -112,7 +112,7 @@ def _end(reply: Response, choice: Choice) -> art.End:
     return art.End(
         finish_reason=choice.finish.reason,
         stop_reason=choice.finish.matched,
-        usage=art.Usage(prompt=usage.prompt, completion=usage.completion if whole else None),
+        usage=art.RecordedUsage(prompt=usage.prompt, completion=usage.completion if whole else None),
     )
 
 

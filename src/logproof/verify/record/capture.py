@@ -51,7 +51,7 @@ class Prompt(msgspec.Struct, frozen=True):
     where: str | None = None
 
 
-class _Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _PromptTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Role
     content: str
 
@@ -60,7 +60,7 @@ class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str | None = None
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
-    messages: tuple[_Turn, ...] | None = None
+    messages: tuple[_PromptTurn, ...] | None = None
     output: dict[str, object] | None = None
 
 
@@ -206,7 +206,7 @@ def _options(pins: Pins, engine: str | None) -> dict[str, object]:
     return {**base, "min_p": pins.sampler.min_p, "ignore_eos": pins.ignore_eos}
 
 
-class Captured(msgspec.Struct, frozen=True, eq=False):
+class CapturedPrompt(msgspec.Struct, frozen=True, eq=False):
     """One prompt's artifact, or the error of an endpoint that failed on it."""
 
     prompt: Prompt
@@ -216,7 +216,7 @@ class Captured(msgspec.Struct, frozen=True, eq=False):
 
 async def capture(
     connection: Connection, given: Sequence[Prompt], pins: Pins, claim: Claim, *, concurrency: int = 4
-) -> AsyncIterator[Captured]:
+) -> AsyncIterator[CapturedPrompt]:
     """The prompts in order, at most `concurrency` calls in flight; a prompt that the endpoint fails on says so.
 
     Raises UsageError kinds naming the prompt's line before anything is sent, for a request that is invalid or that the
@@ -241,11 +241,11 @@ def _check(connection: Connection, prompt: Prompt, pins: Pins) -> None:
         raise
 
 
-async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Captured:
+async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> CapturedPrompt:
     try:
-        return Captured(prompt, await capture_one(connection, prompt, pins, claim))
+        return CapturedPrompt(prompt, await capture_one(connection, prompt, pins, claim))
     except (BadReply, ContextOverflow, ServerFault, ContentFiltered) as error:
-        return Captured(prompt, None, error)
+        return CapturedPrompt(prompt, None, error)
 
 
 async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Artifact:

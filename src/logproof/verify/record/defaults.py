@@ -29,7 +29,7 @@ _OPEN = ("seed", "sources", "structured_output")
 """Fields of Sampling that belong to a request alone."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class DefaultValue(msgspec.Struct, frozen=True):
     """One value and its source."""
 
     value: object
@@ -41,7 +41,7 @@ class Defaults(msgspec.Struct, frozen=True):
     applies, such as a limit of new tokens. eos_ids: ids that end a completion, if the generation config names them.
     """
 
-    values: dict[str, Known] = {}
+    values: dict[str, DefaultValue] = {}
     whole: bool = False
     eos_ids: tuple[int, ...] | None = None
 
@@ -60,7 +60,7 @@ class _Config(msgspec.Struct, frozen=True):
 
 def neutral() -> Defaults:
     """As the operator states with `vllm`: the engine's own values, no generation config."""
-    return Defaults({name: Known(value, "operator") for name, value in NEUTRAL.items()}, whole=True)
+    return Defaults({name: DefaultValue(value, "operator") for name, value in NEUTRAL.items()}, whole=True)
 
 
 def of_config(data: bytes) -> Defaults:
@@ -75,12 +75,12 @@ def of_config(data: bytes) -> Defaults:
         values["max_tokens"] = config.max_new_tokens
     eos = config.eos_token_id
     ids = (eos,) if isinstance(eos, int) else eos
-    return Defaults({k: Known(v, "generation_config") for k, v in values.items()}, whole=True, eos_ids=ids)
+    return Defaults({k: DefaultValue(v, "generation_config") for k, v in values.items()}, whole=True, eos_ids=ids)
 
 
 def of_engine(told: Mapping[str, float]) -> Defaults:
     """The defaults that an engine repeats in a reply of its own (client/probe.py)."""
-    return Defaults({name: Known(value, "engine") for name, value in told.items()})
+    return Defaults({name: DefaultValue(value, "engine") for name, value in told.items()})
 
 
 def stated(values: Mapping[str, object]) -> Defaults:
@@ -89,7 +89,7 @@ def stated(values: Mapping[str, object]) -> Defaults:
     if unknown:
         raise UsageError(f"--default {unknown[0]}: no such leaf", hint=f"leaves are {', '.join(_leaves())}")
     found = _converted(dict(values))
-    return Defaults({name: Known(getattr(found, name), "operator") for name in values})
+    return Defaults({name: DefaultValue(getattr(found, name), "operator") for name in values})
 
 
 def merged(engine: Defaults, config: Defaults, single: Defaults) -> Defaults:

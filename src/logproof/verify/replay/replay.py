@@ -40,7 +40,7 @@ from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, column
 from logproof.verify.artifact.replay_result import Method, ReplayFailure, ReplayResult
 from logproof.verify.stats.distance import max_abs, pair
 
-Asked = Literal["decode", "prefill", "auto"]
+MethodChoice = Literal["decode", "prefill", "auto"]
 DEFAULT_WIDTH = 64
 """Entries asked a position: wide enough that few recorded tokens are missing."""
 WINDOW = 1024
@@ -49,7 +49,7 @@ MAX_FILLS = 32
 """Positions whose missing tokens are asked for by name; where more have some, the two models differ plainly."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ReplayPlan(msgspec.Struct, frozen=True):
     """How an artifact will be replayed. reason: why this method. width: entries asked a position.
 
     output: the recorded grammar, where there is one.
@@ -63,8 +63,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    artifact: Artifact, connection: Connection, asked: Asked = "auto", preferred: Method | None = None
-) -> Plan | ReplayFailure:
+    artifact: Artifact, connection: Connection, asked: MethodChoice = "auto", preferred: Method | None = None
+) -> ReplayPlan | ReplayFailure:
     """Choose the method; pure. preferred: the method that `auto` takes where both would do.
 
     A method that cannot give the artifact's kind of logprobs is a failure with its reason.
@@ -76,19 +76,19 @@ def plan(
     if mode != "raw":
         if asked == "prefill":
             return ReplayFailure("engine_cannot_replay", f"a prefill gives raw logprobs, the artifact's are {mode}")
-        return _decode_plan(artifact, connection, Plan("decode", _reason(asked, mode), mode, width))
+        return _decode_plan(artifact, connection, ReplayPlan("decode", _reason(asked, mode), mode, width))
     if asked == "decode" or (asked == "auto" and preferred == "decode" and facts.has_plugin("enforced_replay")):
         reason = "asked for" if asked == "decode" else "the policy was calibrated for it"
-        return _decode_plan(artifact, connection, Plan("decode", reason, mode, width))
+        return _decode_plan(artifact, connection, ReplayPlan("decode", reason, mode, width))
     reason = "asked for" if asked == "prefill" else "raw logprobs need one prefill, on any engine"
-    return Plan("prefill", reason, mode, width)
+    return ReplayPlan("prefill", reason, mode, width)
 
 
-def _reason(asked: Asked, mode: Mode) -> str:
+def _reason(asked: MethodChoice, mode: Mode) -> str:
     return "asked for" if asked == "decode" else f"{mode} logprobs exist only while decoding"
 
 
-def _decode_plan(artifact: Artifact, connection: Connection, made: Plan) -> Plan | ReplayFailure:
+def _decode_plan(artifact: Artifact, connection: Connection, made: ReplayPlan) -> ReplayPlan | ReplayFailure:
     facts = connection.facts
     if not facts.has_plugin("enforced_replay"):
         return ReplayFailure("engine_cannot_replay", "this engine has no working replay plugin; a stock one ignores it")
@@ -132,7 +132,7 @@ def _unrepeatable(sampling: art.RecordedSampling) -> str | None:
 async def replay(
     connection: Connection,
     artifact: Artifact,
-    asked: Asked = "auto",
+    asked: MethodChoice = "auto",
     *,
     preferred: Method | None = None,
     repeats: int = 1,
@@ -188,12 +188,12 @@ def _spread(runs: list[Columns]) -> float | None:
     return max((max_abs(pair(runs[0], r)) for r in runs[1:]), default=None)
 
 
-def _mode(call: Call, chosen: Plan) -> Mode:
+def _mode(call: Call, chosen: ReplayPlan) -> Mode:
     channel = call.response.prompt if chosen.method == "prefill" else call.response.choices[0].tokens
     return "unknown" if channel is None else channel.meaning
 
 
-async def _once(connection: Connection, artifact: Artifact, chosen: Plan) -> tuple[Columns, Call]:
+async def _once(connection: Connection, artifact: Artifact, chosen: ReplayPlan) -> tuple[Columns, Call]:
     ids = np.asarray(artifact.tokens.completion_ids or (), np.int64)
     prompt = np.asarray(artifact.tokens.prompt_ids or (), np.int64)
     run = _prefill if chosen.method == "prefill" else _decode
@@ -201,7 +201,7 @@ async def _once(connection: Connection, artifact: Artifact, chosen: Plan) -> tup
 
 
 async def _prefill(
-    connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, ids: Ids
+    connection: Connection, artifact: Artifact, chosen: ReplayPlan, prompt: Ids, ids: Ids
 ) -> tuple[Columns, Call]:
     whole = tuple(np.concatenate((prompt, ids)).tolist())
     request = Request(
@@ -263,7 +263,7 @@ async def _named(connection: Connection, before: tuple[int, ...], wanted: list[i
 
 
 async def _decode(
-    connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, ids: Ids
+    connection: Connection, artifact: Artifact, chosen: ReplayPlan, prompt: Ids, ids: Ids
 ) -> tuple[Columns, Call]:
     """Enforced decode; raw ones longer than WINDOW in windows, each continuing the recorded text before it.
 
@@ -284,7 +284,7 @@ async def _decode(
 
 
 def _enforced(
-    connection: Connection, artifact: Artifact, chosen: Plan, prompt: Ids, before: Ids, piece: Ids
+    connection: Connection, artifact: Artifact, chosen: ReplayPlan, prompt: Ids, before: Ids, piece: Ids
 ) -> Request:
     claimed = artifact.sampling
     processed, told = chosen.mode == "processed", connection.facts.has_plugin("logprobs_mode")
