@@ -45,11 +45,24 @@ def members(*engines: ToyEngine, **facts: Any) -> list[Connection]:
     ]
 
 
+class Rests:
+    """Keeps (endpoint, seconds) of each rest."""
+
+    def __init__(self) -> None:
+        self.rests: list[tuple[str, float]] = []
+
+    def outage(self, line: str) -> None:
+        pass
+
+    def rest(self, endpoint: str, error: Exception, seconds: float) -> None:
+        self.rests.append((endpoint, seconds))
+
+
 def pooled(*engines: ToyEngine) -> tuple[Pool, Clock, list[tuple[str, float]]]:
-    clock, rests = Clock(), []
+    clock, listener = Clock(), Rests()
     pool = Pool(members(*engines), clock=clock, sleep=clock.sleep)
-    pool.rested = lambda shown, error, seconds: rests.append((shown, seconds))
-    return pool, clock, rests
+    pool.subscribe(listener)
+    return pool, clock, listener.rests
 
 
 def test_requests_go_to_the_endpoint_with_the_least_in_flight() -> None:

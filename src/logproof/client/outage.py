@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from logproof.client.connect import UNREACHED, Connection, Options, open_probe_sender
+from logproof.client.connect import UNREACHED, Announce, Connection, Options, open_probe_sender
 from logproof.client.probe import probe
 from logproof.errors import EndpointError, EngineGone, ServerFault, TimeoutFired, TransportError, clip
 from logproof.http.exchange import WireRequest
@@ -89,9 +89,9 @@ def _shown(value: object) -> str:
 
 
 class Outage:
-    """The outages of one run. connections: all endpoints, may grow. listeners: each takes a line at begin and end.
+    """The outages of one run. connections: all endpoints, may grow. announce: takes a line at begin and end of each.
 
-    count: outages that are over. patience: seconds; 0 ends a wait that is going on. ask: whether an endpoint answers.
+    count: outages that are over. ask: whether an endpoint answers.
     read: its facts now, or EndpointError.
     """
 
@@ -99,18 +99,23 @@ class Outage:
         self,
         connections: Sequence[Connection],
         *,
+        announce: Announce = lambda line: None,
         ask: Ask = answers,
         read: Read = facts_now,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.patience = PATIENCE_S
+        self._patience = PATIENCE_S
         self.count = 0
-        self.listeners: list[Callable[[str], None]] = []
+        self._announce = announce
         self._connections, self._ask, self._read = connections, ask, read
         self._clock, self._sleep = clock, sleep
         self._lock = asyncio.Lock()
         self._gone: tuple[str, str] | None = None
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Bound each wait, also one that is going on; 0 ends it."""
+        self._patience = seconds
 
     async def passed(self, since: int, error: EndpointError) -> bool:
         """Whether an outage explains a failure, and is over: the request may go out again.
@@ -131,8 +136,8 @@ class Outage:
         """Wait until an outage is over, or the engine gone."""
         where = ", ".join(c.endpoint.display for c in self._connections)
         begun, steady, why = self._clock(), 0, "no answer"
-        self._announce(f"no answer from {where}: {error.message}; waiting up to {self.patience:g} s for it")
-        while (waited := self._clock() - begun) < self.patience:
+        self._announce(f"no answer from {where}: {error.message}; waiting up to {self._patience:g} s for it")
+        while (waited := self._clock() - begun) < self._patience:
             await self._sleep(POLL_S)
             there = await self._there()
             steady = steady + 1 if there else 0
@@ -168,7 +173,3 @@ class Outage:
             if unlike is not None:
                 return f"another engine answers at {connection.endpoint.display}: {unlike}"
         return None
-
-    def _announce(self, line: str) -> None:
-        for listener in self.listeners:
-            listener(line)

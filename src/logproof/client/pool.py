@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -63,8 +63,18 @@ class _Member(msgspec.Struct, eq=False):
     rests_until: float = 0.0
 
 
+class PoolListener(Protocol):
+    """Who hears what becomes of the endpoints."""
+
+    def outage(self, line: str) -> None:
+        """No endpoint answers any more, or one does again; in words."""
+
+    def rest(self, endpoint: str, error: EndpointError, seconds: float) -> None:
+        """An endpoint failed and gets no request for so long, as others are left."""
+
+
 class Pool:
-    """Connections to one model. rested: told (endpoint, error, seconds) of each endpoint that goes to rest.
+    """Connections to one model. announce: takes a line at begin and end of each outage.
 
     connections: in the order of joining; grows where an endpoint joins later. ask: whether an endpoint answers;
     read: what it is now (outage.py).
@@ -74,6 +84,7 @@ class Pool:
         self,
         connections: Sequence[Connection],
         *,
+        announce: Announce = lambda line: None,
         ask: Ask = answers,
         read: Read = facts_now,
         clock: Callable[[], float] = time.monotonic,
@@ -81,11 +92,21 @@ class Pool:
     ) -> None:
         check_agreement(connections)
         self.connections = list(connections)
-        self.outage = Outage(self.connections, ask=ask, read=read, clock=clock, sleep=sleep)
-        self.rested: Callable[[str, EndpointError, float], None] = lambda endpoint, error, seconds: None
+        self.outage = Outage(self.connections, announce=self._outage, ask=ask, read=read, clock=clock, sleep=sleep)
+        self._announce = announce
+        self._listeners: list[PoolListener] = []
         self._members = [_Member(c) for c in connections]
         self._clock, self._sleep = clock, sleep
         self._alone = asyncio.Lock()
+
+    def subscribe(self, listener: PoolListener) -> None:
+        """Let one more listener hear of outages and rests from now on."""
+        self._listeners.append(listener)
+
+    def _outage(self, line: str) -> None:
+        self._announce(line)
+        for listener in self._listeners:
+            listener.outage(line)
 
     @property
     def first(self) -> Connection:
@@ -177,7 +198,8 @@ class Pool:
             seconds = min(REST_S * 2.0**member.failures, MAX_REST_S)
             member.failures += 1
             member.rests_until = now + seconds
-            self.rested(member.connection.endpoint.display, error, seconds)
+            for listener in self._listeners:
+                listener.rest(member.connection.endpoint.display, error, seconds)
 
 
 def _tokenizer(connection: Connection) -> Tokenizer:
@@ -239,8 +261,7 @@ async def open_pool(
         options = msgspec.structs.replace(options, retry=SHARED_RETRY)
     async with AsyncExitStack() as stack:
         found, lost = await _opened(urls, options, announce, stack)
-        pool = Pool(found)
-        pool.outage.listeners.append(announce)
+        pool = Pool(found, announce=announce)
         for url, error in lost.items():
             announce(f"{url} is left out until it answers: {error.message}")
         seeking = asyncio.create_task(_seek(list(lost), options, pool, announce, stack))

@@ -67,13 +67,12 @@ def test_refusals_halve_at_once_but_once_a_window() -> None:
 
 
 def test_a_number_that_the_user_set_stays() -> None:
-    told: list[int] = []
-    pace = Pace(5, clock=lambda: 0.0)
-    pace.changed = lambda before, after, why: told.append(after)
+    changes: list[int] = []
+    pace = Pace(5, on_change=lambda before, after, why: changes.append(after), clock=lambda: 0.0)
     for _ in range(500):
         pace.replied(3)
         pace.overloaded()
-    assert (pace.limit, pace.most, told) == (5, 5, [])
+    assert (pace.limit, pace.most, changes) == (5, 5, [])
 
 
 def test_workers_beyond_the_limit_wait_until_let_in_or_the_end() -> None:

@@ -29,13 +29,19 @@ OnChange = Callable[[int, int, str], None]
 
 
 class Pace:
-    """The limit of one run. asked: samples at a time, or auto. changed: told (before, after, why)."""
+    """The limit of one run. width: samples at a time, or auto. on_change: called with (before, after, why)."""
 
-    def __init__(self, asked: int | Literal["auto"], clock: Callable[[], float] = time.monotonic) -> None:
-        self.adaptive = asked == "auto"
-        self.limit = START if asked == "auto" else asked
-        self.most = MOST if asked == "auto" else asked
-        self.changed: OnChange = lambda before, after, why: None
+    def __init__(
+        self,
+        width: int | Literal["auto"],
+        *,
+        on_change: OnChange = lambda before, after, why: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.adaptive = width == "auto"
+        self.limit = START if width == "auto" else width
+        self.most = MOST if width == "auto" else width
+        self._on_change = on_change
         self._clock = clock
         self._opened = asyncio.Event()
         self._ended = False
@@ -96,6 +102,6 @@ class Pace:
     def _set(self, limit: int, why: str) -> None:
         before, self.limit = self.limit, limit
         if limit != before:
-            self.changed(before, limit, why)
+            self._on_change(before, limit, why)
         if limit > before:
             self._opened.set()

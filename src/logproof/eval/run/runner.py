@@ -132,15 +132,20 @@ class Runner:
         self._interrupted = False
         self._ran = self._skipped = self._failed = 0
         self.counters = Counters()
-        self.pace = Pace(policy.concurrency)
-        self.pace.changed = lambda before, after, why: self._events.emit(
-            "concurrency", before=before, after=after, why=why
-        )
-        self._pool.outage.patience = policy.patience
-        self._pool.outage.listeners.append(lambda line: self._events.emit("outage", said=line))
-        self._pool.rested = lambda endpoint, error, seconds: self._events.emit(
-            "endpoint_rests", endpoint=endpoint, error=error.message, seconds=seconds
-        )
+        self.pace = Pace(policy.concurrency, on_change=self._pace_changed)
+        pool.subscribe(self)
+        pool.outage.wait_at_most(policy.patience)
+
+    def outage(self, line: str) -> None:
+        """Log an outage; the pool calls it."""
+        self._events.emit("outage", said=line)
+
+    def rest(self, endpoint: str, error: EndpointError, seconds: float) -> None:
+        """Log the rest of an endpoint; the pool calls it."""
+        self._events.emit("endpoint_rests", endpoint=endpoint, error=error.message, seconds=seconds)
+
+    def _pace_changed(self, before: int, after: int, why: str) -> None:
+        self._events.emit("concurrency", before=before, after=after, why=why)
 
     async def run(self) -> RunEnd:
         """Run every sample that is not done. Raises the fatal errors of the module's docstring."""
@@ -173,7 +178,7 @@ class Runner:
         self._reason = self._reason or reason
         self._interrupted = self._interrupted or interrupted
         if interrupted:
-            self._pool.outage.patience = 0.0
+            self._pool.outage.wait_at_most(0.0)
 
     def _pending(self) -> Iterator[_Work]:
         """Samples still to do, one of each task in turn."""
