@@ -8,8 +8,8 @@ from dialects import wires
 from fakes.server import FakeServer
 from logproof.client.client import Client
 from logproof.dialects.call import Call
-from logproof.dialects.openai_completions.request import OpenAICompletions
-from logproof.dialects.vllm_native.request import VLLMNative
+from logproof.dialects.openai_completions import OpenAICompletions
+from logproof.dialects.vllm_native import VLLMNative
 from logproof.http.endpoint import endpoint
 from logproof.http.retry import RetryPolicy
 from logproof.http.transport import Transport

@@ -16,7 +16,7 @@ from logproof.client import client as client_module
 from logproof.client.client import Client
 from logproof.dialects.lower import lower
 from logproof.dialects.registry import dialect_ids, get_dialect
-from logproof.dialects.vllm_native.request import VLLMNative
+from logproof.dialects.vllm_native import VLLMNative
 from logproof.errors import (
     AuthError,
     BadReply,

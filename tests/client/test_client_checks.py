@@ -16,7 +16,7 @@ from logproof.client.client import Client
 from logproof.dialects import reply_checks
 from logproof.dialects.call import Call
 from logproof.dialects.registry import get_dialect
-from logproof.dialects.vllm_native.request import VLLMNative
+from logproof.dialects.vllm_native import VLLMNative
 from logproof.errors import (
     BadReply,
 )

@@ -16,8 +16,8 @@ from logproof.dialects.matrix import (
     merged,
     probe_leaf,
 )
-from logproof.dialects.openai_completions.request import OpenAICompletions
-from logproof.dialects.vllm_native.request import VLLMNative
+from logproof.dialects.openai_completions import OpenAICompletions
+from logproof.dialects.vllm_native import VLLMNative
 from logproof.errors import PlanRefused, UsageError
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import leaf_paths

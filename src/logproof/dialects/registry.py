@@ -1,4 +1,4 @@
-"""The dialects by id. Adding one takes a file here and a line in `BUILT_IN`, or an entry point of a package.
+"""The dialects by id. Adding one takes a package here and a line in `BUILT_IN`, or an entry point of a package.
 
 A class is imported when it is asked for. Third parties register theirs under the entry point group
 `logproof.dialects`, name = id; a name that is taken by a built-in is an error.
@@ -23,7 +23,7 @@ BUILT_IN = {
     "sglang_native": "SGLangNative",
     "vllm_native": "VLLMNative",
 }
-"""id, which is also the module's name here -> class."""
+"""id, which is also the package's name here -> class, in its `__init__.py`."""
 
 GROUP = "logproof.dialects"
 
@@ -36,7 +36,7 @@ def dialect_ids() -> tuple[str, ...]:
 def get_dialect(dialect_id: str) -> Dialect:
     """The dialect of an id. Raises UsageError for an unknown id or a registration that is no dialect."""
     if dialect_id in BUILT_IN:
-        loaded: object = getattr(import_module(f"logproof.dialects.{dialect_id}.request"), BUILT_IN[dialect_id])
+        loaded: object = getattr(import_module(f"logproof.dialects.{dialect_id}"), BUILT_IN[dialect_id])
     else:
         found = [e for e in entry_points(group=GROUP) if e.name == dialect_id]
         if not found:

@@ -10,7 +10,8 @@ import pytest
 
 from logproof.client.client import Lowered
 from logproof.dialects.lower import lower
-from logproof.dialects.openai_chat.request import ROUTE, OpenAIChat
+from logproof.dialects.openai_chat import OpenAIChat
+from logproof.dialects.openai_chat.request import ROUTE
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts, Plugin
 from logproof.ir.message import Message, text_message

@@ -10,7 +10,7 @@ import pytest
 
 from dialects import wires
 from logproof.dialects.lower import lower
-from logproof.dialects.openai_completions.request import OpenAICompletions
+from logproof.dialects.openai_completions import OpenAICompletions
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Request, Sampling, Scoring

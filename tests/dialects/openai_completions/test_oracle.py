@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from dialects import contract, wires
 from dialects.openai_completions.test_reply import FOLDER, REFUSED
 from logproof.dialects.lower import lower
-from logproof.dialects.openai_completions.request import OpenAICompletions
+from logproof.dialects.openai_completions import OpenAICompletions
 from logproof.errors import InvalidRequest, RequestRefused
 from logproof.ir.facts import Facts
 

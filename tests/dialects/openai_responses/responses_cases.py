@@ -10,7 +10,8 @@ import pytest
 
 from logproof.client.client import Lowered
 from logproof.dialects.lower import lower
-from logproof.dialects.openai_responses.request import ROUTE, OpenAIResponses
+from logproof.dialects.openai_responses import OpenAIResponses
+from logproof.dialects.openai_responses.request import ROUTE
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.message import Message, text_message

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from logproof.dialects import reply_checks
-from logproof.dialects.sglang_native.request import SGLangNative
+from logproof.dialects.sglang_native import SGLangNative
 from logproof.http.exchange import SseEvent
 from logproof.http.sse import SseParser
 from logproof.ir.facts import Facts

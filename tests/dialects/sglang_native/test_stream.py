@@ -7,7 +7,7 @@ import pytest
 
 from dialects.sglang_native.sglang_cases import DIALECT, FACTS, OWN, events, lift, own_body, plain, recorded, request
 from logproof.dialects.lower import lower
-from logproof.dialects.sglang_native.request import SGLangNative
+from logproof.dialects.sglang_native import SGLangNative
 from logproof.errors import BadReply, ContextOverflow, ServerFault, StatusError
 from logproof.http.exchange import SseEvent
 from logproof.ir.request import Schedule

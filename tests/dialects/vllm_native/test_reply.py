@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from dialects import wires
-from logproof.dialects.vllm_native.request import VLLMNative
+from logproof.dialects.vllm_native import VLLMNative
 from logproof.errors import BadReply, MissingChannel
+from logproof.http.exchange import SseEvent
 from logproof.ir.request import Input, Request, Sampling, Scoring
 
 DIALECT = VLLMNative()
@@ -103,3 +104,8 @@ def test_label_scores_without_any_position_are_missing() -> None:
     request = ask(Scoring(label_ids=(5,)))
     with pytest.raises(MissingChannel):
         wires.read(DIALECT, request, label_reply([], (), ()))
+
+
+def test_a_dialect_without_streams_refuses_events() -> None:
+    with pytest.raises(BadReply, match="no streamed form, yet 1 events came"):
+        DIALECT.assemble((SseEvent(None, "[DONE]"),))

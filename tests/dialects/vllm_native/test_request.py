@@ -11,7 +11,7 @@ import pytest
 
 from dialects import wires
 from logproof.dialects.lower import lower
-from logproof.dialects.vllm_native.request import VLLMNative
+from logproof.dialects.vllm_native import VLLMNative
 from logproof.errors import BadReply, LogproofError, MissingChannel, OutputContractError, RequestRefused
 from logproof.ir.facts import Facts, Plugin
 from logproof.ir.message import text_message

@@ -1,24 +1,12 @@
-"""anthropic_messages: POST /v1/messages, Anthropic's wire, which vLLM and SGLang also serve.
-
-It gives no logprobs and takes no ids. The API version travels in a header: the caller's, or the older one, which
-every server of this wire reads; since 2026-10-21 it takes no sampling fields. vLLM and SGLang answer 200 to fields
-that they do not read, so what they are known to ignore is refused for them.
-"""
+"""Lowering for /v1/messages: what goes into the body at which endpoint, and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
-from logproof.dialects.anthropic_messages import reply, stream
 from logproof.dialects.anthropic_messages.messages import lower_messages, lower_tools
 from logproof.dialects.common import structured
-from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Ledger
-from logproof.http.exchange import SseEvent
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Response
 
 ROUTE = "/v1/messages"
 VERSION = "2023-06-01"
@@ -82,52 +70,27 @@ _TOP_FIELDS = {
 """Leaf -> the field that carries it, which a server with an OpenAPI document must list."""
 
 
-class AnthropicMessages(Dialect):
-    """Anthropic's Messages wire."""
-
-    id: ClassVar[str] = "anthropic_messages"
-    channels: ClassVar[dict[str, str]] = {
-        "text": "text blocks joined; with a prefill, the continuation alone",
-        "reasoning": "thinking blocks, often a summary; signatures and redacted blocks kept for the next turn",
-        "tool_calls": "arguments as the JSON text of the reply",
-        "hosted_uses": "calls and results of provider tools, as received",
-        "citations": "by text block, whose span they carry",
-        "parsed": "validated here against the schema",
-    }
-    auth = "x-api-key"
-
-    def path(self, request: Request) -> str:
-        return ROUTE
-
-    def request_headers(self, facts: Facts) -> tuple[tuple[str, str], ...]:
-        return (("anthropic-version", _version(facts)),)
-
-    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
-        ledger.send("model", "/model")
-        ledger.refuse_all(REFUSED)
-        if facts.engine in LOCAL:
-            ledger.refuse("input.messages.prefill", "this server answers anew instead of continuing; use openai_chat")
-        lower_messages(request.input.messages or (), ledger)
-        _refuse_unread(facts, ledger)
-        _lower_sampling(request, facts, ledger)
-        ledger.noop("scoring.top_by", "no logprobs are asked")
-        _lower_output(request, ledger)
-        _lower_reasoning(request, facts, ledger)
-        lower_tools(request.tools, ledger, hosts=facts.engine not in LOCAL)
-        if request.session.store:
-            ledger.refuse("session.store", "this wire stores nothing; use openai_responses")
-        ledger.noop("session.store", "this wire stores nothing")
-        ledger.send("schedule.stream", "/stream")
-        ledger.options(facts.fields.get(ROUTE, OWN_OPTIONS), LEAF_FIELDS)
-
-    def lift(self, request: Request, body: bytes) -> Response:
-        return reply.lift(request, body)
-
-    def assemble(self, events: Sequence[SseEvent]) -> bytes:
-        return stream.assemble(events)
+def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
+    """Decide every active leaf and fill the body."""
+    ledger.send("model", "/model")
+    ledger.refuse_all(REFUSED)
+    if facts.engine in LOCAL:
+        ledger.refuse("input.messages.prefill", "this server answers anew instead of continuing; use openai_chat")
+    lower_messages(request.input.messages or (), ledger)
+    _refuse_unread(facts, ledger)
+    _lower_sampling(request, facts, ledger)
+    ledger.noop("scoring.top_by", "no logprobs are asked")
+    _lower_output(request, ledger)
+    _lower_reasoning(request, facts, ledger)
+    lower_tools(request.tools, ledger, hosts=facts.engine not in LOCAL)
+    if request.session.store:
+        ledger.refuse("session.store", "this wire stores nothing; use openai_responses")
+    ledger.noop("session.store", "this wire stores nothing")
+    ledger.send("schedule.stream", "/stream")
+    ledger.options(facts.fields.get(ROUTE, OWN_OPTIONS), LEAF_FIELDS)
 
 
-def _version(facts: Facts) -> str:
+def api_version(facts: Facts) -> str:
     return facts.api_version or VERSION
 
 
@@ -151,7 +114,7 @@ def _check_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
     s, local = request.sampling, facts.engine in LOCAL
     if s.max_tokens == 0:
         ledger.refuse("sampling.max_tokens", "0 tokens make no reply on this wire; ask for 1")
-    if _version(facts) >= NO_SAMPLING_SINCE:
+    if api_version(facts) >= NO_SAMPLING_SINCE:
         for name in ("temperature", "top_p", "top_k"):
             ledger.refuse(f"sampling.{name}", f"API version {NO_SAMPLING_SINCE} takes no {name}, not even its default")
     if (s.temperature or 0) > 1 and not local:

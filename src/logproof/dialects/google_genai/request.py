@@ -1,26 +1,14 @@
-"""google_genai: POST /v1beta/models/{model}:generateContent, the Gemini wire.
-
-Model and streaming stand in the path. Newer models take less: what a model is documented to ignore is refused by
-its name, and what it answers with an error is left to it. Gateways of this wire drop fields without a word; a reply
-without `modelVersion` is one of theirs, and says so in its notes.
-"""
+"""Lowering for generateContent: what goes into the body for which model, and what is refused."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import ClassVar
-from urllib.parse import quote
 
 from logproof.dialects.common import structured
-from logproof.dialects.dialect import Dialect
-from logproof.dialects.google_genai import reply, stream
 from logproof.dialects.google_genai.messages import lower_messages, lower_tools
 from logproof.dialects.ledger import Ledger
-from logproof.http.exchange import SseEvent
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Response
 
 CONFIG = "/generationConfig"
 MAX_STOPS = 5
@@ -71,52 +59,23 @@ REFUSED = {
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 
 
-class GoogleGenAI(Dialect):
-    """Gemini's generateContent wire."""
-
-    id: ClassVar[str] = "google_genai"
-    channels: ClassVar[dict[str, str]] = {
-        "text": "text parts of each candidate, thoughts left out",
-        "reasoning": "thought parts; signatures kept on their parts for the next turn",
-        "tool_calls": "arguments as the JSON text of the reply",
-        "hosted_uses": "code, its results, and calls of provider tools, as received",
-        "citations": "citation sources and grounding supports, as character spans",
-        "grounding": "grounding metadata, as received",
-        "sampled_logprobs": "every sampled token, by id where the wire gives ids; the sum checked where reported",
-        "sampled_top": "k best at each position, k + 1 with the sampled token beside them",
-        "parsed": "validated here against the schema",
-    }
-    auth = "x-goog-api-key"
-
-    def path(self, request: Request) -> str:
-        method = "streamGenerateContent?alt=sse" if request.schedule.stream else "generateContent"
-        return f"/v1beta/models/{quote(request.model.removeprefix('models/'), safe='')}:{method}"
-
-    def streams(self, ledger: Ledger) -> bool:
-        return ledger.active.get("schedule.stream") is True
-
-    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
-        ledger.noop("model", "the path carries it")
-        ledger.noop("schedule.stream", "the path carries it")
-        ledger.refuse_all(REFUSED)
-        if not (1, 0) <= model_version(request.model) < (3, 6):
-            ledger.refuse("input.messages.prefill", "this model takes no turn of its own to continue; use openai_chat")
-        lower_messages(request.input.messages or (), ledger)
-        _lower_sampling(request, ledger)
-        _lower_scoring(request, ledger)
-        _lower_output(request, ledger)
-        _lower_reasoning(request, ledger)
-        lower_tools(request.tools, ledger)
-        if request.session.store:
-            ledger.refuse("session.store", "this wire keeps no session; use openai_responses")
-        ledger.noop("session.store", "this wire keeps no session")
-        ledger.options([*ROOT_OPTIONS, *CONFIG_OPTIONS], LEAF_FIELDS, dict.fromkeys(CONFIG_OPTIONS, CONFIG))
-
-    def lift(self, request: Request, body: bytes) -> Response:
-        return reply.lift(request, body)
-
-    def assemble(self, events: Sequence[SseEvent]) -> bytes:
-        return stream.assemble(events)
+def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
+    """Decide every active leaf and fill the body."""
+    ledger.noop("model", "the path carries it")
+    ledger.noop("schedule.stream", "the path carries it")
+    ledger.refuse_all(REFUSED)
+    if not (1, 0) <= model_version(request.model) < (3, 6):
+        ledger.refuse("input.messages.prefill", "this model takes no turn of its own to continue; use openai_chat")
+    lower_messages(request.input.messages or (), ledger)
+    _lower_sampling(request, ledger)
+    _lower_scoring(request, ledger)
+    _lower_output(request, ledger)
+    _lower_reasoning(request, ledger)
+    lower_tools(request.tools, ledger)
+    if request.session.store:
+        ledger.refuse("session.store", "this wire keeps no session; use openai_responses")
+    ledger.noop("session.store", "this wire keeps no session")
+    ledger.options([*ROOT_OPTIONS, *CONFIG_OPTIONS], LEAF_FIELDS, dict.fromkeys(CONFIG_OPTIONS, CONFIG))
 
 
 def model_version(model: str) -> tuple[int, int]:

@@ -23,23 +23,24 @@ from logproof.ir.message import (
     ToolResultPart,
 )
 
+DIALECT = "openai_chat"
 POINTER = "/messages"
 REASONING_FIELD = {"vllm": "reasoning", "sglang": "reasoning_content"}
 """Field of an assistant message that takes back reasoning text; OpenAI's wire has none."""
 
 
-def lower_messages(messages: Sequence[Message], facts: Facts, ledger: Ledger, dialect: str) -> None:
+def lower_messages(messages: Sequence[Message], facts: Facts, ledger: Ledger) -> None:
     """Send the messages and decide every feature of them."""
-    for leaf, reason in _faults(messages, facts, dialect):
+    for leaf, reason in _faults(messages, facts):
         ledger.refuse(leaf, reason)
     kept = _without_dropped(messages, ledger)
-    ledger.send("input.messages", POINTER, [w for m in kept for w in _lowered(m, facts, dialect)])
+    ledger.send("input.messages", POINTER, [w for m in kept for w in _lowered(m, facts)])
     for leaf in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
         if not ledger.stopped(leaf):
             ledger.covered(leaf, POINTER)
 
 
-def _faults(messages: Sequence[Message], facts: Facts, dialect: str) -> Iterator[tuple[str, str]]:
+def _faults(messages: Sequence[Message], facts: Facts) -> Iterator[tuple[str, str]]:
     """(leaf, reason) of everything that this wire cannot carry."""
     for message in messages:
         if message.name is not None and message.role == "tool":
@@ -49,13 +50,13 @@ def _faults(messages: Sequence[Message], facts: Facts, dialect: str) -> Iterator
         if message.role == "tool" and not any(isinstance(p, ToolResultPart) for p in message.content or ()):
             yield "input.messages.tool", "a tool message holds tool results, each with its call's id"
         for part in message.content or ():
-            yield from _part_faults(part, message.role, facts, dialect)
+            yield from _part_faults(part, message.role, facts)
     last = messages[-1] if messages else None
     if last is not None and last.role == "assistant":
         yield from _prefill_faults(last, facts)
 
 
-def _part_faults(part: Part, role: str, facts: Facts, dialect: str) -> Iterator[tuple[str, str]]:
+def _part_faults(part: Part, role: str, facts: Facts) -> Iterator[tuple[str, str]]:
     match part:
         case TextPart() if role == "tool":
             yield "input.messages.tool", "a tool message holds tool results, and no other part, on this wire"
@@ -69,7 +70,7 @@ def _part_faults(part: Part, role: str, facts: Facts, dialect: str) -> Iterator[
             yield "input.messages.tool_error", "this wire has no mark for a failed call: say so in its content"
         case ReasoningPart() if facts.engine not in REASONING_FIELD or role != "assistant":
             yield "input.messages.reasoning", "this wire takes back no reasoning; openai_responses does"
-        case OpaquePart() if not _is_refusal(part.opaque, dialect) or role != "assistant":
+        case OpaquePart() if not _is_refusal(part.opaque) or role != "assistant":
             yield "input.messages.opaque", f"{part.opaque.dialect}'s {part.opaque.kind} has no place on this wire"
     signed = getattr(part, "opaque", None)
     if signed is not None and not isinstance(part, OpaquePart):
@@ -84,8 +85,8 @@ def _prefill_faults(last: Message, facts: Facts) -> Iterator[tuple[str, str]]:
         yield leaf, "only an assistant turn of text can be continued"
 
 
-def _is_refusal(opaque: Opaque, dialect: str) -> bool:
-    return opaque.dialect == dialect and opaque.kind == "refusal" and isinstance(opaque.blob, str)
+def _is_refusal(opaque: Opaque) -> bool:
+    return opaque.dialect == DIALECT and opaque.kind == "refusal" and isinstance(opaque.blob, str)
 
 
 _PART_LEAVES: tuple[tuple[type[Part], str], ...] = (
@@ -110,7 +111,7 @@ def _without_dropped(messages: Sequence[Message], ledger: Ledger) -> list[Messag
     return kept
 
 
-def _lowered(message: Message, facts: Facts, dialect: str) -> Iterator[dict[str, object]]:
+def _lowered(message: Message, facts: Facts) -> Iterator[dict[str, object]]:
     if message.role == "tool":
         for part in message.content or ():
             if isinstance(part, ToolResultPart):
@@ -125,7 +126,7 @@ def _lowered(message: Message, facts: Facts, dialect: str) -> Iterator[dict[str,
             case ReasoningPart(text=text):
                 field = REASONING_FIELD.get(facts.engine or "", "reasoning")
                 wire[field] = f"{wire.get(field, '')}{text}"
-            case OpaquePart(opaque=opaque) if _is_refusal(opaque, dialect):
+            case OpaquePart(opaque=opaque) if _is_refusal(opaque):
                 wire["refusal"] = opaque.blob
             case _:
                 pass

@@ -16,13 +16,13 @@ from logproof.dialects.common import openai, structured
 from logproof.dialects.common.completions import Entry as PromptEntry
 from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai import Count, Entry, Server
+from logproof.dialects.common.vllm_prompt import lift_prompt
+from logproof.dialects.openai_chat.messages import DIALECT
 from logproof.errors import BadReply, MissingChannel, OutputContractError, clip
 from logproof.ir.message import Opaque, OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
 from logproof.ir.request import Request
-from logproof.ir.response import Choice, Citation, Finish, FinishReason, Ids, Labels, Tokens, Usage
+from logproof.ir.response import Choice, Citation, Finish, FinishReason, Ids, Labels, Response, Tokens, Usage
 from logproof.ir.tokens import placeholder_id
-
-DIALECT = "openai_chat"
 
 
 class CalledFunction(msgspec.Struct, gc=False):
@@ -175,6 +175,29 @@ def lift_choice(request: Request, wire: WireChoice, server: Server) -> Choice:
         citations=tuple(_citation(a) for a in message.annotations or ()),
         refusal=message.refusal or None,
         turn=_turn(message, reasoning, calls),
+    )
+
+
+def lift(request: Request, body: bytes) -> Response:
+    """Read a plain reply. Raises what dialects/dialect.py names."""
+    reply = read(body)
+    server, usage = server_of(reply), lift_usage(reply.usage)
+    choices = [lift_choice(request, wire, server) for wire in reply.choices]
+    check_choices(request, reply, choices, usage, server)
+    choices, about_ids = without_partial_ids(request, choices, usage)
+    prompt, width = None, request.scoring.prompt
+    if width is not None:
+        prompt = lift_prompt(reply.prompt_logprobs, reply.prompt_token_ids, width, None, "")
+    return Response(
+        choices=tuple(choices),
+        usage=usage,
+        prompt=prompt,
+        prompt_ids=prompt_ids(reply),
+        model=reply.model,
+        fingerprint=reply.system_fingerprint,
+        response_id=reply.id,
+        metadata=metadata(reply),
+        notes=tuple(about_ids),
     )
 
 

@@ -1,28 +1,14 @@
-"""openai_chat: POST /v1/chat/completions, as OpenAI documents it and vLLM, SGLang and llama.cpp serve it.
-
-What goes beyond OpenAI's fields depends on the endpoint: vLLM's and SGLang's own fields where the engine is
-known, ids of tokens where the endpoint's OpenAPI document lists the fields for them. A top-k of k is asked as
-k + 1 and narrowed (dialects/common/openai.py), because vLLM cuts its list. Prompt scores are those of the templated
-prompt, whose ids come with them.
-"""
+"""Lowering for /v1/chat/completions: what goes into the body at which endpoint, and what is refused."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import ClassVar
 
 from logproof.dialects.common import openai, structured
-from logproof.dialects.common.vllm_prompt import lift_prompt
-from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Ledger
-from logproof.dialects.openai_chat import reply as chat_reply
-from logproof.dialects.openai_chat import stream
 from logproof.dialects.openai_chat.messages import lower_messages
-from logproof.http.exchange import SseEvent
 from logproof.ir.facts import Facts
 from logproof.ir.request import Function, Request
-from logproof.ir.response import Response
 
 ROUTE = "/v1/chat/completions"
 
@@ -92,65 +78,18 @@ REFUSED = {
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class OpenAIChat(Dialect):
-    """The chat completions wire."""
-
-    id: ClassVar[str] = chat_reply.DIALECT
-    channels: ClassVar[dict[str, str]] = {
-        "prompt_logprobs": "vLLM: every position of the templated prompt by id, with rank; the first is unscored",
-        "prompt_top": "vLLM: k best at each position by id, k + 1 with the scored token beside them",
-        "prompt_ids": "where the endpoint lists return_token_ids",
-        "sampled_logprobs": "every sampled token; by id where the endpoint lists return_tokens_as_token_ids",
-        "sampled_top": (
-            "the k best for certain, asked one wider, the sampled token among or beside them; by id where the "
-            "endpoint lists return_tokens_as_token_ids, else by text and refused where texts collapse"
-        ),
-        "label_scores": "exact, where the endpoint lists logprob_token_ids and return_tokens_as_token_ids",
-        "reasoning": "text of vLLM and SGLang; OpenAI's wire has none",
-        "tool_calls": "function calls, arguments as the model wrote them; a forced call that did not come is refused",
-        "citations": "as annotated",
-        "parsed": "validated here against schema, regex or choices",
-        "replay": "enforced ids, where the endpoint has the logproof plugin and lists return_token_ids",
-    }
-
-    def path(self, request: Request) -> str:
-        return ROUTE
-
-    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
-        ledger.refuse_all(REFUSED)
-        ledger.send("model", "/model")
-        _lower_input(request, facts, ledger)
-        _lower_sampling(request, facts, ledger)
-        _lower_scoring(request, facts, ledger)
-        _lower_replay(request, facts, ledger)
-        _lower_output(request, facts, ledger)
-        _lower_reasoning(facts, ledger)
-        _lower_tools(request, facts, ledger)
-        _lower_rest(request, facts, ledger)
-
-    def lift(self, request: Request, body: bytes) -> Response:
-        reply = chat_reply.read(body)
-        server, usage = chat_reply.server_of(reply), chat_reply.lift_usage(reply.usage)
-        choices = [chat_reply.lift_choice(request, wire, server) for wire in reply.choices]
-        chat_reply.check_choices(request, reply, choices, usage, server)
-        choices, about_ids = chat_reply.without_partial_ids(request, choices, usage)
-        prompt, width = None, request.scoring.prompt
-        if width is not None:
-            prompt = lift_prompt(reply.prompt_logprobs, reply.prompt_token_ids, width, None, "")
-        return Response(
-            choices=tuple(choices),
-            usage=usage,
-            prompt=prompt,
-            prompt_ids=chat_reply.prompt_ids(reply),
-            model=reply.model,
-            fingerprint=reply.system_fingerprint,
-            response_id=reply.id,
-            metadata=chat_reply.metadata(reply),
-            notes=tuple(about_ids),
-        )
-
-    def assemble(self, events: Sequence[SseEvent]) -> bytes:
-        return stream.assemble(events)
+def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
+    """Decide every active leaf and fill the body."""
+    ledger.refuse_all(REFUSED)
+    ledger.send("model", "/model")
+    _lower_input(request, facts, ledger)
+    _lower_sampling(request, facts, ledger)
+    _lower_scoring(request, facts, ledger)
+    _lower_replay(request, facts, ledger)
+    _lower_output(request, facts, ledger)
+    _lower_reasoning(facts, ledger)
+    _lower_tools(request, facts, ledger)
+    _lower_rest(request, facts, ledger)
 
 
 def _reads(facts: Facts, field: str) -> bool:
@@ -165,7 +104,7 @@ def _scored(request: Request) -> bool:
 def _lower_input(request: Request, facts: Facts, ledger: Ledger) -> None:
     if request.input.messages is None:
         return
-    lower_messages(request.input.messages, facts, ledger, chat_reply.DIALECT)
+    lower_messages(request.input.messages, facts, ledger)
     if "input.messages.prefill" in ledger.active and not ledger.stopped("input.messages.prefill"):
         ledger.send("input.messages.prefill", "/continue_final_message", True)
         if facts.engine == "vllm":

@@ -20,7 +20,7 @@ from logproof.errors import BadReply, MissingChannel, OutputContractError, Serve
 from logproof.http.faults import error_in_body
 from logproof.ir.message import Opaque, OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
 from logproof.ir.request import Request
-from logproof.ir.response import Choice, Citation, Finish, FinishReason, HostedUse, Ids, Tokens, Usage
+from logproof.ir.response import Choice, Citation, Finish, FinishReason, HostedUse, Ids, Response, Tokens, Usage
 
 Item = dict[str, object]
 T = TypeVar("T")
@@ -102,6 +102,25 @@ def read(body: bytes) -> Body:
     if reply.status not in ("completed", "incomplete"):
         raise BadReply(f"the response is {reply.status}, not done", path="/status")
     return reply
+
+
+def lift(request: Request, body: bytes) -> Response:
+    """Read a plain reply. Raises what dialects/dialect.py names."""
+    reply = read(body)
+    usage = lift_usage(reply.usage)
+    choice = lift_choice(request, reply, usage, server_of(reply))
+    stored = reply.store if reply.store is not None else request.session.store
+    tier = {"service_tier": reply.service_tier} if reply.service_tier is not None else {}
+    return Response(
+        choices=(choice,),
+        usage=usage,
+        prompt_ids=prompt_ids(reply),
+        model=reply.model,
+        response_id=reply.id,
+        session_id=reply.id if stored else None,
+        metadata=dict(tier),
+        notes=early_cut(request, choice.finish, usage),
+    )
 
 
 def server_of(reply: Body) -> Server:

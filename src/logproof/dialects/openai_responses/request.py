@@ -1,25 +1,14 @@
-"""openai_responses: POST /v1/responses, as OpenAI documents it and vLLM and SGLang serve it.
-
-One choice, made of ordered items that go back unchanged. Nothing is stored unless a session is asked for.
-Logprobs are keyed by text; vLLM names the sampled ids beside them. Where vLLM or SGLang is scored the reply is
-asked unstreamed, because their streams lose the logprobs of tokens that show no text.
-"""
+"""Lowering for /v1/responses: what goes into the body at which endpoint, and what is refused."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import ClassVar
 
 from logproof.dialects.common import openai, structured
-from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Ledger
-from logproof.dialects.openai_responses import messages, stream
-from logproof.dialects.openai_responses import reply as responses_reply
-from logproof.http.exchange import SseEvent
+from logproof.dialects.openai_responses.messages import lower_messages
 from logproof.ir.facts import Facts
 from logproof.ir.request import Function, Request
-from logproof.ir.response import Response
 
 ROUTE = "/v1/responses"
 
@@ -109,68 +98,25 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOGPROBS = ("message.output_text.logprobs",)
 
 
-class OpenAIResponses(Dialect):
-    """The Responses wire."""
-
-    id: ClassVar[str] = messages.DIALECT
-    channels: ClassVar[dict[str, str]] = {
-        "prompt_ids": "vLLM, where the endpoint lists enable_response_messages",
-        "sampled_logprobs": "every sampled token by text; ids at vLLM, where it lists enable_response_messages",
-        "sampled_top": (
-            "the k best for certain, asked one wider, the sampled token among or beside them; keyed by text and "
-            "refused where texts collapse"
-        ),
-        "reasoning": "text, or its summary where the text is sealed; the items go back as opaque parts",
-        "tool_calls": "function calls, arguments as the model wrote them; a forced call that did not come is refused",
-        "hosted_uses": "items of the tools that the provider ran, as received",
-        "citations": "as annotated, spans counted in the whole text",
-        "session_id": "the response's id, where it was stored",
-        "parsed": "validated here against schema, regex or choices",
-    }
-
-    def path(self, request: Request) -> str:
-        return ROUTE
-
-    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
-        ledger.refuse_all(REFUSED)
-        ledger.send("model", "/model")
-        if request.input.messages is not None:
-            messages.lower_messages(request.input.messages, facts, ledger)
-        _lower_sampling(request, facts, ledger)
-        _lower_scoring(request, facts, ledger)
-        _lower_output(request, facts, ledger)
-        _lower_reasoning(facts, ledger)
-        _lower_tools(request, facts, ledger)
-        _lower_session(request, facts, ledger)
-        scored_stream = request.scoring.sampled is not None and request.schedule.stream
-        if scored_stream and facts.engine in ("vllm", "sglang"):
-            ledger.noop(
-                "schedule.stream", "sent unstreamed: this server's stream loses logprobs of tokens without text"
-            )
-        else:
-            ledger.send("schedule.stream", "/stream")
-        ledger.refuse_all(HARMFUL)
-        ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, LEAF_FIELDS)
-
-    def lift(self, request: Request, body: bytes) -> Response:
-        reply = responses_reply.read(body)
-        usage = responses_reply.lift_usage(reply.usage)
-        choice = responses_reply.lift_choice(request, reply, usage, responses_reply.server_of(reply))
-        stored = reply.store if reply.store is not None else request.session.store
-        tier = {"service_tier": reply.service_tier} if reply.service_tier is not None else {}
-        return Response(
-            choices=(choice,),
-            usage=usage,
-            prompt_ids=responses_reply.prompt_ids(reply),
-            model=reply.model,
-            response_id=reply.id,
-            session_id=reply.id if stored else None,
-            metadata=dict(tier),
-            notes=responses_reply.early_cut(request, choice.finish, usage),
-        )
-
-    def assemble(self, events: Sequence[SseEvent]) -> bytes:
-        return stream.assemble(events)
+def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
+    """Decide every active leaf and fill the body."""
+    ledger.refuse_all(REFUSED)
+    ledger.send("model", "/model")
+    if request.input.messages is not None:
+        lower_messages(request.input.messages, facts, ledger)
+    _lower_sampling(request, facts, ledger)
+    _lower_scoring(request, facts, ledger)
+    _lower_output(request, facts, ledger)
+    _lower_reasoning(facts, ledger)
+    _lower_tools(request, facts, ledger)
+    _lower_session(request, facts, ledger)
+    scored_stream = request.scoring.sampled is not None and request.schedule.stream
+    if scored_stream and facts.engine in ("vllm", "sglang"):
+        ledger.noop("schedule.stream", "sent unstreamed: this server's stream loses logprobs of tokens without text")
+    else:
+        ledger.send("schedule.stream", "/stream")
+    ledger.refuse_all(HARMFUL)
+    ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, LEAF_FIELDS)
 
 
 def _reads(facts: Facts, field: str) -> bool:

@@ -1,27 +1,17 @@
-"""sglang_native: POST /generate of SGLang, its own scoring wire; text or ids in, ids with logprobs out.
-
-The server ignores unknown fields at the top of the body and rejects them inside `sampling_params`; some bodies
-end the whole process. So only fields of its contract are sent, and every id and range is checked here. Facts
-are those measured on SGLang 0.5.23.
-"""
+"""Lowering for SGLang's /generate: every id and range is checked here, as some bodies end the server."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
 
 import msgspec
 
 from logproof.dialects.common import structured
-from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Ledger
-from logproof.dialects.sglang_native import reply, stream
 from logproof.dialects.sglang_native.reply import DEFAULT_MAX_TOKENS, NEUTRAL, asked_width
-from logproof.http.exchange import SseEvent
 from logproof.ir.facts import Facts
 from logproof.ir.request import STRUCTURED, Request
-from logproof.ir.response import Response
 
 ROUTE = "/generate"
 SAMPLING = "/sampling_params"
@@ -92,40 +82,18 @@ REFUSED = {
 }
 
 
-class SGLangNative(Dialect):
-    """SGLang's /generate."""
-
-    id: ClassVar[str] = "sglang_native"
-    channels: ClassVar[dict[str, str]] = {
-        "prompt_logprobs": "every prompt position by id, raw; the first is unscored; refused when the cache cut it",
-        "prompt_top": "k best at each position by id, k + 1 with the scored token beside them",
-        "prompt_ids": "with scored prompts, and wherever the server reads return_prompt_token_ids",
-        "sampled_logprobs": "every sampled token by id; after temperature, penalties and bias (see the meaning)",
-        "sampled_top": "k best by id, k + 1 with the sampled token beside them",
-        "label_scores": "exact, at every sampled position",
-        "parsed": "validated here against schema, regex or choices",
-    }
-
-    def path(self, request: Request) -> str:
-        return ROUTE
-
-    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
-        _lower_model(request, facts, ledger)
-        _lower_input(request, facts, ledger)
-        for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
-            ledger.refuse(feature, REFUSED["input.messages"])
-        ledger.refuse_all(REFUSED)
-        _lower_sampling(request, facts, ledger)
-        _lower_scoring(request, facts, ledger)
-        _lower_output(request, ledger)
-        ledger.send("schedule.stream", "/stream")
-        _lower_options(facts, ledger)
-
-    def lift(self, request: Request, body: bytes) -> Response:
-        return reply.lift(request, body)
-
-    def assemble(self, events: Sequence[SseEvent]) -> bytes:
-        return stream.assemble(events)
+def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
+    """Decide every active leaf and fill the body."""
+    _lower_model(request, facts, ledger)
+    _lower_input(request, facts, ledger)
+    for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
+        ledger.refuse(feature, REFUSED["input.messages"])
+    ledger.refuse_all(REFUSED)
+    _lower_sampling(request, facts, ledger)
+    _lower_scoring(request, facts, ledger)
+    _lower_output(request, ledger)
+    ledger.send("schedule.stream", "/stream")
+    _lower_options(facts, ledger)
 
 
 def _lower_model(request: Request, facts: Facts, ledger: Ledger) -> None:

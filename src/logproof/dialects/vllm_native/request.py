@@ -1,23 +1,11 @@
-"""vllm_native: POST /v1/completions of vLLM, with vLLM's own fields as first-class wire.
-
-Prompt scoring travels in its own channel (`prompt_logprobs` beside `return_token_ids`), keyed by id; sampled
-tokens are asked as `token_id:N`, so no two tokens of equal text collapse. Facts are those measured on
-vLLM 0.32: raw logprobs, but masked and renormalised ones under a grammar; prompt logprobs always raw.
-"""
+"""Lowering for vLLM's /v1/completions with its own fields: what goes into the body, and what is refused."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from logproof.dialects.common import completions, structured
-from logproof.dialects.common.completions import WireChoice
-from logproof.dialects.common.vllm_prompt import lift_prompt
-from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Ledger
-from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Labels, Meaning, Response, Tokens
 
 ROUTE = "/v1/completions"
 
@@ -79,51 +67,20 @@ REFUSED = {
 }
 
 
-class VLLMNative(Dialect):
-    """vLLM's /v1/completions with its native fields."""
-
-    id: ClassVar[str] = "vllm_native"
-    steady: ClassVar[bool] = True
-    channels: ClassVar[dict[str, str]] = {
-        "prompt_logprobs": "every prompt position by id, with rank and text; the first is unscored",
-        "prompt_top": "k best at each position by id, k + 1 with the scored token beside them",
-        "prompt_ids": "always",
-        "sampled_logprobs": "every sampled token by id",
-        "sampled_top": "k best by id, k + 1 with the sampled token beside them",
-        "label_scores": "exact, where the endpoint lists logprob_token_ids",
-        "parsed": "validated here against schema, regex or choices",
-        "replay": "enforced ids, where the endpoint has the logproof plugin",
-    }
-
-    def path(self, request: Request) -> str:
-        return ROUTE
-
-    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
-        ledger.send("model", "/model")
-        ledger.send("input.text", "/prompt")
-        ledger.send("input.token_ids", "/prompt", list(request.input.token_ids or ()))
-        for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
-            ledger.refuse(feature, REFUSED["input.messages"])
-        ledger.refuse_all(REFUSED)
-        _lower_sampling(request, ledger)
-        _lower_scoring(request, facts, ledger)
-        _lower_output(request, ledger)
-        _lower_replay(request, facts, ledger)
-        ledger.noop("schedule.stream", "sent unstreamed: streamed choices carry no prompt_logprobs")
-        ledger.options([*OWN_OPTIONS, *facts.fields.get(ROUTE, ())], LEAF_FIELDS)
-
-    def lift(self, request: Request, body: bytes) -> Response:
-        reply = completions.read(body)
-        prompt = None
-        if request.scoring.prompt is not None and reply.choices:
-            first = reply.choices[0]
-            prompt = lift_prompt(
-                first.prompt_logprobs, first.prompt_token_ids, request.scoring.prompt, request.input.text, "/choices/0"
-            )
-        choices = [
-            completions.lift_choice(request, wire, wire.text, *_lift_sampled(request, wire)) for wire in reply.choices
-        ]
-        return completions.envelope(request, reply, choices, prompt, prompt.ids if prompt is not None else None)
+def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
+    """Decide every active leaf and fill the body."""
+    ledger.send("model", "/model")
+    ledger.send("input.text", "/prompt")
+    ledger.send("input.token_ids", "/prompt", list(request.input.token_ids or ()))
+    for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
+        ledger.refuse(feature, REFUSED["input.messages"])
+    ledger.refuse_all(REFUSED)
+    _lower_sampling(request, ledger)
+    _lower_scoring(request, facts, ledger)
+    _lower_output(request, ledger)
+    _lower_replay(request, facts, ledger)
+    ledger.noop("schedule.stream", "sent unstreamed: streamed choices carry no prompt_logprobs")
+    ledger.options([*OWN_OPTIONS, *facts.fields.get(ROUTE, ())], LEAF_FIELDS)
 
 
 _SAMPLING = {
@@ -210,23 +167,3 @@ def _lower_replay(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.refuse("replay.token_ids", "a replay has one choice")
     ledger.send("replay.token_ids", "/enforced_token_ids", list(replay.token_ids or ()))
     ledger.send("replay.logprobs_mode", "/logprobs_mode", f"{replay.logprobs_mode}_logprobs")
-
-
-def _lift_sampled(request: Request, wire: WireChoice) -> tuple[Tokens | None, Labels | None]:
-    scoring = request.scoring
-    if scoring.sampled is None and scoring.label_ids is None:
-        return None, None
-    path = f"/choices/{wire.index}/logprobs"
-    found = completions.read_logprobs(wire, scoring.sampled or 0)
-    if scoring.top_by != "text" and found.tokens and found.ids is None:
-        raise BadReply("tokens came as texts, ids were asked", path=f"{path}/tokens")
-    meaning = _meaning(request)
-    tokens = completions.sampled_tokens(request, found, meaning, path) if scoring.sampled is not None else None
-    labels = None
-    if scoring.label_ids is not None:
-        labels = completions.label_scores(found, scoring.label_ids, meaning, path)
-    return tokens, labels
-
-
-def _meaning(request: Request) -> Meaning:
-    return structured.sampled_meaning(request.output, request.replay.logprobs_mode or "raw")

@@ -1,0 +1,87 @@
+"""A streamed /v1/completions reply, rebuilt as the plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from logproof.dialects.common.completions import Body, Logprobs, WireChoice, WireUsage
+from logproof.dialects.common.decode import decode
+from logproof.errors import BadReply
+from logproof.http.exchange import SseEvent
+from logproof.http.faults import error_in_body
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One event of a stream; its choices hold deltas."""
+
+    choices: list[WireChoice] = []
+    id: str | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    usage: WireUsage | None = None
+
+
+_CHUNK = msgspec.json.Decoder(Chunk)
+
+
+def assemble(events: Sequence[SseEvent]) -> bytes:
+    """Rebuild the plain reply from a stream: texts, ids and logprob lists of each choice are joined in order.
+
+    The usage may come in any event. Raises BadReply for a stream without `[DONE]`, or whose choices did not
+    all finish; StatusError for an error object inside it.
+    """
+    if not events or events[-1].data != "[DONE]":
+        raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
+    whole = Body(choices=[])
+    by_index: dict[int, WireChoice] = {}
+    for event in events[:-1]:
+        chunk = decode_chunk(event)
+        whole.id, whole.model = chunk.id or whole.id, chunk.model or whole.model
+        whole.system_fingerprint = chunk.system_fingerprint or whole.system_fingerprint
+        whole.usage = chunk.usage or whole.usage
+        for delta in chunk.choices:
+            _append(by_index, delta)
+    unfinished = [i for i, c in by_index.items() if c.finish_reason is None]
+    if unfinished or not by_index:
+        raise BadReply(f"the stream ended before choices {unfinished or 'any'} finished")
+    whole.choices = [by_index[i] for i in sorted(by_index)]
+    return msgspec.json.encode(whole)
+
+
+def decode_chunk(event: SseEvent) -> Chunk:
+    """One event's payload. Raises StatusError for an error object, BadReply for anything else foreign."""
+    fault = error_in_body(event.data)
+    if fault is not None:
+        raise fault
+    return decode(_CHUNK, event.data.encode())
+
+
+def _append(by_index: dict[int, WireChoice], delta: WireChoice) -> None:
+    if delta.index is None:
+        raise BadReply("a streamed choice without index", path="/choices")
+    whole = by_index.setdefault(delta.index, WireChoice(text="", index=delta.index))
+    if whole.finish_reason is not None and delta.text:
+        raise BadReply("text after a choice had finished", path=f"/choices/{delta.index}")
+    whole.text += delta.text
+    whole.finish_reason = delta.finish_reason or whole.finish_reason
+    whole.stop_reason = delta.stop_reason if delta.stop_reason is not None else whole.stop_reason
+    whole.matched_stop = delta.matched_stop if delta.matched_stop is not msgspec.UNSET else whole.matched_stop
+    whole.prompt_token_ids = delta.prompt_token_ids or whole.prompt_token_ids
+    if delta.token_ids is not None:
+        whole.token_ids = (whole.token_ids or []) + delta.token_ids
+    if delta.logprobs is not None:
+        whole.logprobs = _joined(whole.logprobs, delta.logprobs)
+
+
+def _joined(whole: Logprobs | None, delta: Logprobs) -> Logprobs:
+    if whole is None:
+        return delta
+    return Logprobs(
+        tokens=(whole.tokens or []) + (delta.tokens or []),
+        token_logprobs=(whole.token_logprobs or []) + (delta.token_logprobs or []),
+        top_logprobs=(whole.top_logprobs or []) + (delta.top_logprobs or []),
+        text_offset=(whole.text_offset or []) + (delta.text_offset or []),
+        content=delta.content or whole.content,
+    )
