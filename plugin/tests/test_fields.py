@@ -1,4 +1,4 @@
-"""The field parser: every payload is a FieldError or a replay of exactly the ids that were asked for."""
+"""The field parser: every payload is refused or is a replay of exactly the ids that were asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logproof_vllm import fields
-from logproof_vllm.fields import FieldError, Limits, Vocabulary
+from logproof_vllm.fields import Limits, Vocabulary
+from logproof_vllm.refusal import Refused
 
 SIZE = 300
 EOS = 2
@@ -54,26 +55,26 @@ BAD_IDS = [-1, SIZE, 2**31, 2**63, 10**400, True, False, 1.0, 1.5, math.nan, mat
 
 @pytest.mark.parametrize("bad", BAD_IDS, ids=lambda value: repr(value)[:12])
 def test_every_bad_id_is_refused_with_its_position(bad: object) -> None:
-    with pytest.raises(FieldError, match=r"enforced_token_ids\[1\]"):
+    with pytest.raises(Refused, match=r"enforced_token_ids\[1\]"):
         parse(enforced_token_ids=[0, bad])
 
 
 @pytest.mark.parametrize("bad", [[], {}, "12", 5, True, {"tokens": [1]}])
 def test_a_list_that_is_none_is_refused(bad: object) -> None:
-    with pytest.raises(FieldError):
+    with pytest.raises(Refused):
         parse(enforced_token_ids=bad)
 
 
 def test_ceilings_hold_at_their_exact_edge() -> None:
     assert parse(enforced_token_ids=[1] * 50) is not None
-    with pytest.raises(FieldError, match="ceiling is 50"):
+    with pytest.raises(Refused, match="ceiling is 50"):
         parse(enforced_token_ids=[1] * 51)
     assert parse(enforced_tokens=tokens("5", top_tokens=["1"] * 6)) is not None
-    with pytest.raises(FieldError, match="ceiling is 6"):
+    with pytest.raises(Refused, match="ceiling is 6"):
         parse(enforced_tokens=tokens("5", top_tokens=["1"] * 7))
-    with pytest.raises(FieldError, match="ceiling is 50"):
+    with pytest.raises(Refused, match="ceiling is 50"):
         parse(enforced_tokens=tokens(*["5"] * 51))
-    with pytest.raises(FieldError, match="characters"):
+    with pytest.raises(Refused, match="characters"):
         parse(enforced_str="a" * 801)
 
 
@@ -102,12 +103,12 @@ def test_text_is_tokenised_and_one_token_is_asked_for() -> None:
      (None, "null"), (True, "boolean"), ("300", "outside"), ("token_id:99999999999999999999", "tokens")],
 )  # fmt: skip
 def test_a_token_that_names_no_single_id_is_refused_with_its_position(bad: object, words: str) -> None:
-    with pytest.raises(FieldError, match=rf"enforced_tokens.tokens\[2\].token: .*{words}"):
+    with pytest.raises(Refused, match=rf"enforced_tokens.tokens\[2\].token: .*{words}"):
         parse(enforced_tokens=tokens("5", "6", bad))
 
 
 def test_an_unresolvable_text_is_never_id_zero_but_zero_itself_is_accepted() -> None:
-    with pytest.raises(FieldError):
+    with pytest.raises(Refused):
         parse(enforced_tokens=tokens(""))
     replay = parse(enforced_tokens=tokens("0"), enforced_append_eos=False)
     assert replay is not None
@@ -116,21 +117,21 @@ def test_an_unresolvable_text_is_never_id_zero_but_zero_itself_is_accepted() -> 
 
 def test_text_that_does_not_come_back_from_its_token_is_refused() -> None:
     lossy = Vocabulary(SIZE, EOS, lambda text: [9], lambda ids: "other")
-    with pytest.raises(FieldError, match="names no token exactly"):
+    with pytest.raises(Refused, match="names no token exactly"):
         fields.parse({"enforced_tokens": tokens("x")}, lossy, LIMITS)
-    with pytest.raises(FieldError, match="does not survive"):
+    with pytest.raises(Refused, match="does not survive"):
         fields.parse({"enforced_str": "x"}, lossy, LIMITS)
 
 
 def test_lone_surrogates_are_refused() -> None:
-    with pytest.raises(FieldError, match="Unicode"):
+    with pytest.raises(Refused, match="Unicode"):
         parse(enforced_str="\ud800")
 
 
 def test_a_server_without_tokenizer_takes_ids_only() -> None:
     bare = Vocabulary(SIZE)
     assert fields.parse({"enforced_tokens": tokens("5")}, bare, LIMITS) is not None
-    with pytest.raises(FieldError, match="no tokenizer"):
+    with pytest.raises(Refused, match="no tokenizer"):
         fields.parse({"enforced_str": "x"}, bare, LIMITS)
 
 
@@ -140,7 +141,7 @@ def test_a_server_without_tokenizer_takes_ids_only() -> None:
             tokens("5", top_tokens=["300"])],
 )  # fmt: skip
 def test_every_malformed_validator_form_is_refused(bad: object) -> None:
-    with pytest.raises(FieldError):
+    with pytest.raises(Refused):
         parse(enforced_tokens=bad)
 
 
@@ -161,18 +162,18 @@ def test_eos_is_appended_once_and_only_where_it_may_be() -> None:
      {"enforced_append_eos": True, "enforced_token_ids": [1]}, {"enforced_append_eos": "no", "enforced_str": "a"}],
 )  # fmt: skip
 def test_the_eos_switch_is_strict(payload: dict[str, object]) -> None:
-    with pytest.raises(FieldError, match="enforced_append_eos"):
+    with pytest.raises(Refused, match="enforced_append_eos"):
         parse(**payload)
 
 
 def test_two_lists_are_refused() -> None:
-    with pytest.raises(FieldError, match="cannot be combined"):
+    with pytest.raises(Refused, match="cannot be combined"):
         parse(enforced_token_ids=[1], enforced_str="a")
 
 
 @pytest.mark.parametrize("bad", ["banana", "raw_logits", "processed_logits", "", 1, True, ["raw_logprobs"], {}])
 def test_only_two_modes_exist(bad: object) -> None:
-    with pytest.raises(FieldError, match="logprobs_mode"):
+    with pytest.raises(Refused, match="logprobs_mode"):
         parse(logprobs_mode=bad)
 
 
@@ -288,10 +289,11 @@ def test_twenty_thousand_payloads_are_refused_or_exact(data: bytes) -> None:
 def check(payload: dict[str, object]) -> None:
     try:
         replay = fields.parse(payload, VOCABULARY, LIMITS)
-    except FieldError as error:
-        told = (error.field, str(error))
-        assert all(told)
-        assert len(told[1]) < 400
+    except Refused as error:
+        place, text = error.parameter, str(error)
+        assert place
+        assert place in text
+        assert len(text) < 400
         return
     if replay is None:
         assert all(payload.get(name) is None for name in fields.FIELDS)

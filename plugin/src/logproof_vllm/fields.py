@@ -1,7 +1,7 @@
 """The request fields of the plugin, parsed and checked without vLLM.
 
 In: a mapping that holds the fields of one request body. Out: a :class:`Replay` or ``None`` when no field is set.
-Every fault is a :class:`FieldError` with the field's name and a sentence that says what to send instead.
+Every fault is a :class:`Refused` that names the field and position and says what to send instead.
 
 | field | value | meaning |
 |---|---|---|
@@ -20,6 +20,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from logproof_vllm.refusal import Refused
+
 LIST_FIELDS = ("enforced_token_ids", "enforced_tokens", "enforced_str")
 FIELDS = (*LIST_FIELDS, "enforced_append_eos", "logprobs_mode")
 MODES = ("raw_logprobs", "processed_logprobs")
@@ -33,14 +35,6 @@ MIN_EVIDENCE = 10
 
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _PREFIX = "token_id:"
-
-
-class FieldError(ValueError):
-    """A field of the request cannot be used; ``field`` names it."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(f"{name}: {message}")
-        self.field = name
 
 
 @dataclass(frozen=True)
@@ -81,13 +75,13 @@ class Replay:
 
 
 def parse(payload: Mapping[str, object], vocabulary: Vocabulary, limits: Limits) -> Replay | None:
-    """Read the fields of one request. Raises :class:`FieldError`."""
+    """Read the fields of one request. Raises :class:`Refused`."""
     present = [name for name in FIELDS if payload.get(name) is not None]
     if not present:
         return None
     lists = [name for name in LIST_FIELDS if name in present]
     if len(lists) > 1:
-        raise FieldError(lists[1], f"cannot be combined with {lists[0]}; send one list")
+        raise _fault(lists[1], f"cannot be combined with {lists[0]}; send one list")
     mode = _mode(payload)
     append = _append_eos(payload, lists)
     if not lists:
@@ -107,9 +101,9 @@ def token_id(text: str) -> int | None:
 
 
 def check_ids(name: str, value: object, size: int, limits: Limits) -> list[int]:
-    """A non-empty list of plain ints in [0, size). Raises :class:`FieldError` naming the position."""
+    """A non-empty list of plain ints in [0, size). Raises :class:`Refused` naming the position."""
     if not isinstance(value, list | tuple):
-        raise FieldError(name, f"must be a list of integers, got {_kind(value)}")
+        raise _fault(name, f"must be a list of integers, got {_kind(value)}")
     _check_length(name, len(value), limits.tokens)
     return [_check_id(f"{name}[{i}]", item, size) for i, item in enumerate(value)]
 
@@ -125,19 +119,19 @@ def _read_list(name: str, value: object, vocabulary: Vocabulary, limits: Limits)
 
 def _read_text(name: str, value: object, vocabulary: Vocabulary, limits: Limits) -> list[int]:
     if not isinstance(value, str):
-        raise FieldError(name, f"must be a string, got {_kind(value)}")
+        raise _fault(name, f"must be a string, got {_kind(value)}")
     if len(value) > limits.tokens * 16:
-        raise FieldError(name, f"has {len(value)} characters; the ceiling is {limits.tokens * 16}")
+        raise _fault(name, f"has {len(value)} characters; the ceiling is {limits.tokens * 16}")
     ids = check_ids(name, list(_encode(name, value, vocabulary)), vocabulary.size, limits)
     if vocabulary.decode is not None and vocabulary.decode(ids) != value:
-        raise FieldError(name, "does not survive tokenising and decoding; send enforced_token_ids")
+        raise _fault(name, "does not survive tokenising and decoding; send enforced_token_ids")
     return ids
 
 
 def _read_tokens(name: str, value: object, vocabulary: Vocabulary, limits: Limits) -> tuple[list[int], ModeChoice]:
     entries = value.get("tokens") if isinstance(value, dict) else None
     if not isinstance(entries, list):
-        raise FieldError(name, 'must be {"tokens": [{"token": ..., "top_tokens": [...]}, ...]}')
+        raise _fault(name, 'must be {"tokens": [{"token": ..., "top_tokens": [...]}, ...]}')
     _check_length(f"{name}.tokens", len(entries), limits.tokens)
     ids: list[int] = []
     tops: list[list[str]] = []
@@ -145,7 +139,7 @@ def _read_tokens(name: str, value: object, vocabulary: Vocabulary, limits: Limit
     for i, entry in enumerate(entries):
         where = f"{name}.tokens[{i}]"
         if not isinstance(entry, dict):
-            raise FieldError(where, f"must be an object with a token, got {_kind(entry)}")
+            raise _fault(where, f"must be an object with a token, got {_kind(entry)}")
         ids.append(_resolve(f"{where}.token", entry.get("token"), vocabulary))
         tops.append(_top_tokens(f"{where}.top_tokens", entry.get("top_tokens"), vocabulary.size, limits))
         floors += _floors(entry)
@@ -154,39 +148,39 @@ def _read_tokens(name: str, value: object, vocabulary: Vocabulary, limits: Limit
 
 def _resolve(where: str, value: object, vocabulary: Vocabulary) -> int:
     if not isinstance(value, str):
-        raise FieldError(where, f"must be a string, got {_kind(value)}")
+        raise _fault(where, f"must be a string, got {_kind(value)}")
     number = token_id(value)
     if number is not None:
         return _check_id(where, number, vocabulary.size)
     ids = list(_encode(where, value, vocabulary))
     if not ids:
-        raise FieldError(where, f"{_short(value)} resolves to no token; send token_id:N")
+        raise _fault(where, f"{_short(value)} resolves to no token; send token_id:N")
     if len(ids) > 1:
-        raise FieldError(where, f"{_short(value)} is {len(ids)} tokens, not one; send token_id:N")
+        raise _fault(where, f"{_short(value)} is {len(ids)} tokens, not one; send token_id:N")
     if vocabulary.decode is not None and vocabulary.decode(ids) != value:
-        raise FieldError(where, f"{_short(value)} names no token exactly; send token_id:N")
+        raise _fault(where, f"{_short(value)} names no token exactly; send token_id:N")
     return _check_id(where, ids[0], vocabulary.size)
 
 
 def _encode(where: str, text: str, vocabulary: Vocabulary) -> Sequence[int]:
     if vocabulary.encode is None:
-        raise FieldError(where, "is text, and this server has no tokenizer; send ids")
+        raise _fault(where, "is text, and this server has no tokenizer; send ids")
     try:
         return vocabulary.encode(text)
     except (UnicodeError, TypeError, ValueError) as error:
-        raise FieldError(where, "cannot be tokenised (not valid Unicode text); send ids") from error
+        raise _fault(where, "cannot be tokenised (not valid Unicode text); send ids") from error
 
 
 def _top_tokens(where: str, value: object, size: int, limits: Limits) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise FieldError(where, f"must be a list of strings, got {_kind(value)}")
+        raise _fault(where, f"must be a list of strings, got {_kind(value)}")
     if len(value) > limits.top_tokens:
-        raise FieldError(where, f"has {len(value)} entries; the ceiling is {limits.top_tokens}")
+        raise _fault(where, f"has {len(value)} entries; the ceiling is {limits.top_tokens}")
     for i, item in enumerate(value):
         if not isinstance(item, str):
-            raise FieldError(f"{where}[{i}]", f"must be a string, got {_kind(item)}")
+            raise _fault(f"{where}[{i}]", f"must be a string, got {_kind(item)}")
         number = token_id(item)
         if number is not None:
             _check_id(f"{where}[{i}]", number, size)
@@ -223,7 +217,7 @@ def _mode(payload: Mapping[str, object]) -> ModeChoice:
     if value is None:
         return ModeChoice(None, "deployment")
     if not isinstance(value, str) or value not in MODES:
-        raise FieldError("logprobs_mode", f"must be one of {', '.join(MODES)}, got {_short(value)}")
+        raise _fault("logprobs_mode", f"must be one of {', '.join(MODES)}, got {_short(value)}")
     return ModeChoice(value, "request")
 
 
@@ -233,26 +227,31 @@ def _append_eos(payload: Mapping[str, object], lists: Sequence[str]) -> bool:
     if value is None:
         return appends
     if not isinstance(value, bool):
-        raise FieldError("enforced_append_eos", f"must be true or false, got {_kind(value)}")
+        raise _fault("enforced_append_eos", f"must be true or false, got {_kind(value)}")
     if not lists:
-        raise FieldError("enforced_append_eos", "needs enforced_tokens or enforced_str")
+        raise _fault("enforced_append_eos", "needs enforced_tokens or enforced_str")
     if value and not appends:
-        raise FieldError("enforced_append_eos", "enforced_token_ids never appends; add the EOS id to the list")
+        raise _fault("enforced_append_eos", "enforced_token_ids never appends; add the EOS id to the list")
     return value
+
+
+def _fault(where: str, message: str) -> Refused:
+    """The error for the value at `where`: a field's name, or a place inside its value."""
+    return Refused(f"{where}: {message}", where)
 
 
 def _check_length(name: str, length: int, ceiling: int) -> None:
     if length == 0:
-        raise FieldError(name, "is empty; leave it out for an ordinary request")
+        raise _fault(name, "is empty; leave it out for an ordinary request")
     if length > ceiling:
-        raise FieldError(name, f"has {length} entries; the ceiling is {ceiling}")
+        raise _fault(name, f"has {length} entries; the ceiling is {ceiling}")
 
 
 def _check_id(where: str, value: object, size: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise FieldError(where, f"must be an integer token id, got {_kind(value)}")
+        raise _fault(where, f"must be an integer token id, got {_kind(value)}")
     if not 0 <= value < size:
-        raise FieldError(where, f"{_short(value)} is outside the vocabulary [0, {size})")
+        raise _fault(where, f"{_short(value)} is outside the vocabulary [0, {size})")
     return value
 
 

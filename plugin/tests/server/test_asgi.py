@@ -308,7 +308,7 @@ BAD_GENERATE: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("body", BAD_GENERATE, ids=str)
-def test_generate_refuses_before_the_server_answers(body: dict[str, object], stream: bool, stub_vllm: None) -> None:
+def test_generate_refuses_before_the_server_answers(body: dict[str, object], stream: bool) -> None:
     status, reply, app = generate(stream=stream, **body)
     assert status == 400
     assert app.body is None

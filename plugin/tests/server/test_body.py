@@ -9,9 +9,10 @@ import pytest
 
 from logproof_vllm import fields, runtime
 from logproof_vllm.fields import Limits, Vocabulary
+from logproof_vllm.refusal import Refused
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 from logproof_vllm.server import body, report
-from logproof_vllm.server.body import MODEL_PATHS, BodyError
+from logproof_vllm.server.body import MODEL_PATHS
 
 TEXT = MODEL_PATHS[1]
 
@@ -75,7 +76,7 @@ def test_completions_ignores_the_chat_routes_length_and_so_do_we() -> None:
 def test_what_would_be_dropped_or_is_wrong_is_refused(
     path: str, given: dict[str, Any], parameter: str | None, words: str
 ) -> None:
-    with pytest.raises(BodyError) as caught:
+    with pytest.raises(Refused) as caught:
         prepare(path, prompt="x", **given)
     if path in MODEL_PATHS:
         assert words in str(caught.value)
@@ -92,7 +93,7 @@ DEEP = b'{"enforced_token_ids": [5], "x": ' + b"[" * 100_000 + b"]" * 100_000 + 
 
 
 def test_a_body_nested_too_deep_is_refused() -> None:
-    with pytest.raises(BodyError, match="nested too deep"):
+    with pytest.raises(Refused, match="nested too deep"):
         body.prepare(TEXT, DEEP, report.Report())
 
 
@@ -102,7 +103,7 @@ def test_the_same_key_twice_means_its_last_value_as_for_the_server() -> None:
     assert body.prepare(TEXT, text, current) is text
     assert current.parsed is not None
     assert current.parsed.ids == (5,)
-    with pytest.raises(BodyError):
+    with pytest.raises(Refused):
         body.prepare(TEXT, text.replace(b"[5]", b"[NaN]"), report.Report())
 
 
@@ -116,7 +117,7 @@ def spelled(number: bytes) -> report.Report:
 
 @pytest.mark.parametrize("bad", [b"1e400", b"5.0", b"5e0", b"Infinity", b"-1", b"18446744073709551616"])
 def test_odd_numbers_are_refused(bad: bytes) -> None:
-    with pytest.raises(BodyError) as caught:
+    with pytest.raises(Refused) as caught:
         spelled(bad)
     assert caught.value.parameter == "enforced_token_ids[0]"
 
@@ -135,7 +136,7 @@ def test_minus_zero_is_the_integer_zero() -> None:
 def test_a_body_over_the_ceiling_that_uses_no_field_passes(status: runtime.Status) -> None:
     status.limits = Limits(body_bytes=100)
     assert prepare(prompt=["enforced_str", "x" * 200])[2]
-    with pytest.raises(BodyError, match="ceiling with"):
+    with pytest.raises(Refused, match="ceiling with"):
         prepare(prompt="x" * 200, enforced_token_ids=[5])
 
 

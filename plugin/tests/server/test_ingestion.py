@@ -11,7 +11,7 @@ import pytest
 from logproof_vllm import canary, canonical, runtime
 from logproof_vllm.fields import ModeChoice, Replay, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
-from logproof_vllm.server import ingestion, report
+from logproof_vllm.server import bad_request, ingestion, report
 
 BINDING = Binding(Vocabulary(100, 2), 64, "v1", "raw_logprobs", False)
 
@@ -64,7 +64,7 @@ class Request:
 
 @pytest.fixture(autouse=True)
 def status(monkeypatch: pytest.MonkeyPatch) -> runtime.Status:
-    monkeypatch.setattr(ingestion, "refuse", lambda message, parameter=None: ValidationError(message))
+    monkeypatch.setattr(bad_request, "validation_error", lambda refused: ValidationError(str(refused)))
     for name, value in vars(runtime.Status(canary=PASSED, binding=BINDING)).items():
         monkeypatch.setattr(STATUS, name, value)
     return STATUS

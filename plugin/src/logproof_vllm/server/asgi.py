@@ -6,14 +6,15 @@ A body that names none of the fields, and its reply, pass through untouched.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from logproof_vllm.hooks import MARK, marked
+from logproof_vllm.refusal import Refused
 from logproof_vllm.runtime import STATUS
 from logproof_vllm.server import report
-from logproof_vllm.server.body import BodyError, check_form, mentions, prepare
+from logproof_vllm.server.bad_request import error_body
+from logproof_vllm.server.body import check_form, mentions, prepare
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -68,8 +69,8 @@ class Middleware:
         try:
             used = _used(kind, _path(scope), body)
             body = prepare(_path(scope), body, current) if used else body
-        except BodyError as error:
-            await _send_error(send, str(error), error.parameter)
+        except Refused as refused:
+            await _send_error(send, error_body(refused))
             return
         if not used:
             await self.app(scope, _replay(body, receive), send)
@@ -193,10 +194,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _send_error(send: Send, message: str, parameter: str | None) -> None:
-    """The server's own error form (``ErrorResponse``)."""
-    error = {"message": message, "type": "BadRequestError", "param": parameter, "code": 400}
-    body = json.dumps({"error": error}).encode()
+async def _send_error(send: Send, body: bytes) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 400, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -7,7 +7,7 @@
 | every other path | refused: it would drop them and answer as if nothing had been asked |
 
 Refused too, on every path: the fields inside an object where servers drop or bend them, and names that only look like
-a field. A refusal is a :class:`BodyError`.
+a field.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logproof_vllm import canonical, fields
+from logproof_vllm.refusal import Refused
 from logproof_vllm.runtime import STATUS, Binding
 from logproof_vllm.server import ingestion, report
 
@@ -37,28 +38,27 @@ _FORM = re.compile(rb'(?:name="?|^|&)(enforced_[a-z_]+|logprobs_mode)["=\r\n;]')
 _NESTS = ("sampling_params", "extra_args", "extra_body", "vllm_xargs")
 
 
-class BodyError(Exception):
-    """The body cannot be served; becomes a 400."""
-
-    def __init__(self, message: str, parameter: str | None = None) -> None:
-        super().__init__(message)
-        self.parameter = parameter
-
-
 def mentions(body: bytes) -> bool:
     """True when a JSON body may hold one of the fields as a key."""
     return b"\x00" in body or any(pattern.search(body) is not None for pattern in (_NAMES, _HIDDEN))
 
 
 def check_form(path: str, body: bytes) -> None:
-    """Forms carry audio; no route that takes them enforces anything. Raises :class:`BodyError`."""
-    found = _FORM.search(body)
-    if found is not None:
-        raise _not_here(found[1].decode(), path)
+    """Forms carry audio; no route that takes them enforces anything. Raises :class:`Refused`."""
+    match = _FORM.search(body)
+    if match is not None:
+        raise _not_here(match[1].decode(), path)
 
 
 def prepare(path: str, body: bytes, current: report.Report) -> bytes:
-    """The body to hand on; `body` itself when no field is set. Raises :class:`BodyError`."""
+    """The body to hand on; `body` itself when no field is set. Raises :class:`Refused`."""
+    try:
+        return _prepare(path, body, current)
+    except RecursionError:
+        raise Refused("the body is nested too deep") from None
+
+
+def _prepare(path: str, body: bytes, current: report.Report) -> bytes:
     parsed = _parse(body)
     if parsed is None:
         return body
@@ -66,15 +66,15 @@ def prepare(path: str, body: bytes, current: report.Report) -> bytes:
     given = [name for name in fields.FIELDS if parsed.get(name) is not None]
     arguments = _extra_args(parsed) if path == GENERATE_PATH else {}
     if canonical.KEY in arguments:
-        raise BodyError(f"sampling_params.extra_args: {canonical.KEY} is not a field of requests", "extra_args")
+        raise Refused(f"sampling_params.extra_args: {canonical.KEY} is not a field of requests", "extra_args")
     if not given and not any(name in arguments for name in fields.FIELDS):
         return body
     if len(body) > STATUS.limits.body_bytes:
-        raise BodyError(f"the body has {len(body)} bytes; the ceiling with {given} is {STATUS.limits.body_bytes}")
+        raise Refused(f"the body has {len(body)} bytes; the ceiling with {given} is {STATUS.limits.body_bytes}")
     if path not in SERVED_PATHS:
         raise _not_here(given[0], path)
     changed = _model_body(parsed, current, LENGTHS[path]) if path in LENGTHS else _generate_body(parsed, current)
-    return _dump(parsed) if changed else body
+    return json.dumps(parsed).encode() if changed else body
 
 
 def _parse(body: bytes) -> dict[str, Any] | None:
@@ -83,31 +83,22 @@ def _parse(body: bytes) -> dict[str, Any] | None:
         parsed = json.loads(body)
     except ValueError:
         return None
-    except RecursionError:
-        raise BodyError("the body is nested too deep") from None
     return parsed if isinstance(parsed, dict) else None
 
 
-def _dump(parsed: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(parsed).encode()
-    except RecursionError:
-        raise BodyError("the body is nested too deep") from None
-
-
-def _not_here(name: str, path: str) -> BodyError:
-    return BodyError(f"{name}: {path} cannot enforce it; use {', '.join(SERVED_PATHS)}", name)
+def _not_here(name: str, path: str) -> Refused:
+    return Refused(f"{name}: {path} cannot enforce it; use {', '.join(SERVED_PATHS)}", name)
 
 
 def _check_places(parsed: Mapping[str, Any]) -> None:
     for name, value in parsed.items():
         if name.startswith(_PREFIX) and name not in fields.FIELDS and value is not None:
-            raise BodyError(f"{ascii(name)[:60]}: no such field; the fields are {', '.join(fields.FIELDS)}")
+            raise Refused(f"{ascii(name)[:60]}: no such field; the fields are {', '.join(fields.FIELDS)}")
     for nest in _NESTS:
         inner = parsed.get(nest)
         for name in (canonical.KEY, *fields.FIELDS):
             if isinstance(inner, dict) and inner.get(name) is not None:
-                raise BodyError(f"{nest}.{name}: send {name} at the top level of the body", nest)
+                raise Refused(f"{nest}.{name}: send {name} at the top level of the body", nest)
 
 
 def _model_body(parsed: dict[str, Any], current: report.Report, lengths: Sequence[str]) -> bool:
@@ -116,7 +107,7 @@ def _model_body(parsed: dict[str, Any], current: report.Report, lengths: Sequenc
     With the length in the body the server's own sums say how much room the prompt leaves, before any reply begins.
     Returns whether `parsed` changed.
     """
-    replay = _read(parsed, {}, binding())
+    replay = _read(parsed, {}, ingestion.ready())
     current.parsed = replay
     if replay is None or not replay.ids:
         return False
@@ -130,8 +121,8 @@ def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
     """Put the canonical entry into the sampling parameters of /inference/v1/generate."""
     parameters = parsed.get("sampling_params")
     if not isinstance(parameters, dict):
-        raise BodyError("sampling_params: must be an object", "sampling_params")
-    engine = binding()
+        raise Refused("sampling_params: must be an object", "sampling_params")
+    engine = ingestion.ready()
     replay = _read(parsed, parameters, engine)
     for name in fields.FIELDS:
         parsed.pop(name, None)
@@ -147,36 +138,22 @@ def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
     return True
 
 
-def binding() -> Binding:
-    """The bound engine. Raises :class:`BodyError` while the plugin serves nothing."""
-    reason = STATUS.refusal()
-    if reason is not None or STATUS.binding is None:
-        raise BodyError(reason or "logproof knows no engine yet; try again when the server is ready")
-    return STATUS.binding
-
-
 def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -> fields.Replay | None:
     inner = {k: v for k, v in (parameters.get("extra_args") or {}).items() if k in fields.FIELDS and v is not None}
     outer = {k: v for k, v in parsed.items() if k in fields.FIELDS and v is not None}
     twice = sorted(set(inner) & set(outer))
     if twice:
-        raise BodyError(f"{twice[0]}: sent twice; send it at the top level only", twice[0])
-    try:
-        return fields.parse({**outer, **inner}, engine.vocabulary, ingestion.limits_for(engine))
-    except fields.FieldError as error:
-        raise BodyError(str(error), error.field) from error
+        raise Refused(f"{twice[0]}: sent twice; send it at the top level only", twice[0])
+    return ingestion.read_fields({**outer, **inner}, engine)
 
 
 def _check_generate(parameters: dict[str, Any], replay: fields.Replay, engine: Binding, prompt: int) -> None:
     """A stream answers 200 before the engine checks anything, so every refusal must come from here."""
     if replay.ids and parameters.get("max_tokens") is None:
         parameters["max_tokens"] = len(replay.ids)
-    try:
-        ingestion.check_engine(replay, engine)
-        ingestion.check_params(_View(parameters), replay, engine)
-        ingestion.check_fits(prompt, len(replay.ids), engine)
-    except Exception as error:
-        raise BodyError(str(error.args[0]), getattr(error, "parameter", None)) from error
+    ingestion.check_engine(replay, engine)
+    ingestion.check_params(_View(parameters), replay, engine)
+    ingestion.check_fits(prompt, len(replay.ids), engine)
 
 
 class _View:

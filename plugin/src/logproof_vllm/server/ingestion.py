@@ -22,18 +22,12 @@ from typing import Any
 
 from logproof_vllm import canary, canonical, fields, runtime
 from logproof_vllm.hooks import MARK, marked
+from logproof_vllm.refusal import Refused
 from logproof_vllm.runtime import STATUS, Binding
 from logproof_vllm.server import report
+from logproof_vllm.server.bad_request import raised_to_server
 
 RAW_FIELDS = ("enforced_token_ids", "logprobs_mode")
-
-
-def refuse(message: str, parameter: str | None = None) -> Exception:
-    """The server's own validation error: HTTP 400 in its own form on every route."""
-    from vllm.exceptions import VLLMValidationError
-
-    error: Exception = VLLMValidationError(message, parameter=parameter)
-    return error
 
 
 def install() -> None:
@@ -60,16 +54,17 @@ def wrap_to_sampling_params(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def to_sampling_params(self: Any, *args: Any, **kwargs: Any) -> Any:
         payload = _extras(self)
-        _refuse_smuggled(getattr(self, "vllm_xargs", None), "vllm_xargs")
-        if not any(payload.get(name) is not None for name in fields.FIELDS):
-            return original(self, *args, **kwargs)
-        binding = ready()
-        replay = _already_read() or read_fields(payload, binding)
-        params = original(self, *args, **kwargs)
-        if replay is None:
-            return params
-        check_request(self, replay)
-        return attach(params, replay, binding)
+        with raised_to_server():
+            _refuse_smuggled(getattr(self, "vllm_xargs", None), "vllm_xargs")
+            if not any(payload.get(name) is not None for name in fields.FIELDS):
+                return original(self, *args, **kwargs)
+            binding = ready()
+            replay = _already_read() or read_fields(payload, binding)
+            params = original(self, *args, **kwargs)
+            if replay is None:
+                return params
+            check_request(self, replay)
+            return attach(params, replay, binding)
 
     setattr(to_sampling_params, MARK, True)
     return to_sampling_params
@@ -80,9 +75,10 @@ def wrap_beam_search(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def to_beam_search_params(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for name, value in _extras(self).items():
-            if name in fields.FIELDS and value is not None:
-                raise refuse(f"{name}: cannot be combined with beam search", name)
+        with raised_to_server():
+            for name, value in _extras(self).items():
+                if name in fields.FIELDS and value is not None:
+                    raise Refused(f"{name}: cannot be combined with beam search", name)
         return original(self, *args, **kwargs)
 
     setattr(to_beam_search_params, MARK, True)
@@ -96,32 +92,30 @@ def wrap_process_inputs(original: Callable[..., Any]) -> Callable[..., Any]:
     def process_inputs(self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
         if not _uses_plugin(params):
             return original(self, request_id, prompt, params, *args, **kwargs)
-        binding = _bind(self)
-        prepared = prepare(params, binding)
-        request = original(self, request_id, prompt, prepared, *args, **kwargs)
-        check_lengths(request, binding)
-        return request
+        with raised_to_server():
+            binding = _bind(self)
+            prepared = prepare(params, binding)
+            request = original(self, request_id, prompt, prepared, *args, **kwargs)
+            check_lengths(request, binding)
+            return request
 
     setattr(process_inputs, MARK, True)
     return process_inputs
 
 
 def ready() -> Binding:
-    """The bound engine, or the 400 that says why the plugin serves nothing now."""
+    """The bound engine. Raises :class:`Refused` while the plugin serves nothing, with the reason."""
     reason = STATUS.refusal()
     if reason is not None:
-        raise refuse(reason)
+        raise Refused(reason)
     if STATUS.binding is None:
-        raise refuse("logproof knows no engine yet; try again when the server is ready")
+        raise Refused("logproof knows no engine yet; try again when the server is ready")
     return STATUS.binding
 
 
 def read_fields(payload: Mapping[str, Any], binding: Binding) -> fields.Replay | None:
-    """Parse with the engine's vocabulary; a fault becomes the server's validation error."""
-    try:
-        return fields.parse(payload, binding.vocabulary, limits_for(binding))
-    except fields.FieldError as error:
-        raise refuse(str(error), error.field) from error
+    """Parse with the engine's vocabulary and this server's ceilings. Raises :class:`Refused`."""
+    return fields.parse(payload, binding.vocabulary, limits_for(binding))
 
 
 def limits_for(binding: Binding) -> fields.Limits:
@@ -131,7 +125,7 @@ def limits_for(binding: Binding) -> fields.Limits:
 
 
 def attach(params: Any, replay: fields.Replay, binding: Binding) -> Any:
-    """Put the canonical entry into `params` and tell the reply's report. Raises the server's 400."""
+    """Put the canonical entry into `params` and tell the reply's report. Raises :class:`Refused`."""
     check_engine(replay, binding)
     check_params(params, replay, binding)
     tag = secrets.token_hex(8)
@@ -150,11 +144,11 @@ def check_engine(replay: fields.Replay, binding: Binding) -> None:
     if not replay.ids and not changes_mode:
         return
     if binding.speculative:
-        raise refuse(f"{name}: not supported with speculative decoding; restart without --speculative-config", name)
+        raise Refused(f"{name}: not supported with speculative decoding; restart without --speculative-config", name)
     if binding.watermark or binding.modified:
-        raise refuse(f"{name}: not supported with watermarking or diffusion decoding", name)
+        raise Refused(f"{name}: not supported with watermarking or diffusion decoding", name)
     if changes_mode and binding.default_mode not in fields.MODES:
-        raise refuse(
+        raise Refused(
             f"logprobs_mode: this deployment reports {binding.default_mode}; restart without --logprobs-mode logits",
             "logprobs_mode",
         )
@@ -166,20 +160,20 @@ def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
         return
     name = "enforced_token_ids"
     if params.n != 1:
-        raise refuse(f"{name}: needs n=1, got n={params.n}", "n")
+        raise Refused(f"{name}: needs n=1, got n={params.n}", "n")
     if params.prompt_logprobs is not None or getattr(params, "prompt_logprob_token_ids", None) is not None:
-        raise refuse(f"{name}: cannot be combined with prompt_logprobs or echoed logprobs", "prompt_logprobs")
+        raise Refused(f"{name}: cannot be combined with prompt_logprobs or echoed logprobs", "prompt_logprobs")
     if getattr(params, "trace_decode_token_ids", None):
-        raise refuse(f"{name}: cannot be combined with trace_decode_token_ids", "trace_decode_token_ids")
+        raise Refused(f"{name}: cannot be combined with trace_decode_token_ids", "trace_decode_token_ids")
     check_fits(1, len(replay.ids), binding)
     if params.max_tokens is not None and params.max_tokens < len(replay.ids):
-        raise refuse(
+        raise Refused(
             f"max_tokens: {params.max_tokens} would cut the {len(replay.ids)} enforced tokens; raise it or leave it "
             f"out, and let prompt and list fit the model's length of {binding.max_model_len}",
             "max_tokens",
         )
     if binding.runner == "v2" and params.structured_outputs is not None:
-        raise refuse(f"{name}: not proved with structured outputs on Model Runner V2; {runtime.FIX_V1}", name)
+        raise Refused(f"{name}: not proved with structured outputs on Model Runner V2; {runtime.FIX_V1}", name)
 
 
 def check_request(request: Any, replay: fields.Replay) -> None:
@@ -187,11 +181,11 @@ def check_request(request: Any, replay: fields.Replay) -> None:
     if not replay.ids:
         return
     if getattr(request, "max_tokens", None) == 0:
-        raise refuse("max_tokens=0 emits nothing; leave it out to emit the whole list", "max_tokens")
+        raise Refused("max_tokens=0 emits nothing; leave it out to emit the whole list", "max_tokens")
     if getattr(request, "prompt_embeds", None) is not None:
-        raise refuse("prompt_embeds: cannot be combined with enforced tokens", "prompt_embeds")
+        raise Refused("prompt_embeds: cannot be combined with enforced tokens", "prompt_embeds")
     if prompts_in(getattr(request, "prompt", None)) > 1:
-        raise refuse("prompt: enforced tokens need exactly one prompt", "prompt")
+        raise Refused("prompt: enforced tokens need exactly one prompt", "prompt")
 
 
 def prompts_in(prompt: object) -> int:
@@ -204,14 +198,14 @@ def prompts_in(prompt: object) -> int:
 def prepare(params: Any, binding: Binding) -> Any:
     """Sampling parameters with a checked canonical entry; `params` itself is not changed.
 
-    Raises the server's 400 for parameters that did not come through the hooks above and are not valid.
+    Raises :class:`Refused` for parameters that did not come through the hooks above and are not valid.
     """
     extra = dict(params.extra_args or {})
     entry = extra.pop(canonical.KEY, None)
     raw = {name: extra.pop(name) for name in RAW_FIELDS if name in extra}
     if entry is None or raw:
         if entry is not None:
-            raise refuse(f"extra_args: send {', '.join(raw)} or nothing", "extra_args")
+            raise Refused(f"extra_args: send {', '.join(raw)} or nothing", "extra_args")
         ready()
         entry = _entry_from(raw, params, binding)
     else:
@@ -232,7 +226,7 @@ def _entry_from(raw: Mapping[str, Any], params: Any, binding: Binding) -> canoni
 
 def _checked(entry: Any, params: Any, binding: Binding) -> canonical.Entry:
     if not isinstance(entry, dict) or set(entry) != {"ids", "mode", "tag"} or not isinstance(entry["tag"], str):
-        raise refuse(f"extra_args: {canonical.KEY} is not a field of requests", "extra_args")
+        raise Refused(f"extra_args: {canonical.KEY} is not a field of requests", "extra_args")
     payload = {"enforced_token_ids": entry["ids"] or None, "logprobs_mode": entry["mode"]}
     if entry["tag"] != canary.TAG:
         ready()
@@ -241,20 +235,20 @@ def _checked(entry: Any, params: Any, binding: Binding) -> canonical.Entry:
 
 
 def check_lengths(request: Any, binding: Binding) -> None:
-    """The whole list must fit: into the model's length and into max_tokens. Raises the server's 400."""
+    """The whole list must fit: into the model's length and into max_tokens. Raises :class:`Refused`."""
     params = request.sampling_params
     count = canonical.enforced_length(params)
     if not count:
         return
     check_fits(len(request.prompt_token_ids or ()), count, binding)
     if params.max_tokens < count:
-        raise refuse(f"max_tokens={params.max_tokens} would cut the {count} enforced tokens", "max_tokens")
+        raise Refused(f"max_tokens={params.max_tokens} would cut the {count} enforced tokens", "max_tokens")
 
 
 def check_fits(prompt: int, count: int, binding: Binding) -> None:
-    """Prompt and list, in tokens, must fit the model's length. Raises the server's 400."""
+    """Prompt and list, in tokens, must fit the model's length. Raises :class:`Refused`."""
     if prompt + count > binding.max_model_len:
-        raise refuse(
+        raise Refused(
             f"enforced_token_ids: {prompt} prompt tokens and {count} enforced ones exceed the model's "
             f"length of {binding.max_model_len}",
             "enforced_token_ids",
@@ -292,4 +286,4 @@ def _refuse_smuggled(arguments: object, parameter: str) -> None:
         return
     for name in (canonical.KEY, *fields.FIELDS):
         if name in arguments:
-            raise refuse(f"{parameter}.{name}: send {name} at the top level of the body", parameter)
+            raise Refused(f"{parameter}.{name}: send {name} at the top level of the body", parameter)
