@@ -11,7 +11,7 @@ import pytest
 from logproof_vllm import canary, canonical, runtime
 from logproof_vllm.fields import ModeChoice, Replay, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
-from logproof_vllm.server import bad_request, ingestion, report
+from logproof_vllm.server import bad_request, checks, ingestion, report
 
 BINDING = Binding(Vocabulary(100, 2), 64, "v1", "raw_logprobs", False)
 
@@ -93,7 +93,7 @@ def test_a_length_below_the_list_is_refused() -> None:
 
 
 def test_what_the_middleware_read_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingestion, "read_fields", None)
+    monkeypatch.setattr(checks, "read_fields", None)
     token = report.CURRENT.set(report.Report(parsed=Replay((7,), ModeChoice(None, "deployment"))))
     try:
         plan = canonical.read(convert(Request(enforced_token_ids=[7])))

@@ -21,7 +21,7 @@ from typing import Any
 from logproof_vllm import canonical, fields
 from logproof_vllm.refusal import Refused
 from logproof_vllm.runtime import STATUS, Binding
-from logproof_vllm.server import ingestion, report
+from logproof_vllm.server import checks, report
 
 # The names of the length on each route: completions ignores the second one.
 LENGTHS = {"/v1/chat/completions": ("max_tokens", "max_completion_tokens"), "/v1/completions": ("max_tokens",)}
@@ -107,7 +107,7 @@ def _model_body(parsed: dict[str, Any], current: report.Report, lengths: Sequenc
     With the length in the body the server's own sums say how much room the prompt leaves, before any reply begins.
     Returns whether `parsed` changed.
     """
-    replay = _read(parsed, {}, ingestion.ready())
+    replay = _read(parsed, {}, checks.ready())
     current.parsed = replay
     if replay is None or not replay.ids:
         return False
@@ -122,7 +122,7 @@ def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
     parameters = parsed.get("sampling_params")
     if not isinstance(parameters, dict):
         raise Refused("sampling_params: must be an object", "sampling_params")
-    engine = ingestion.ready()
+    engine = checks.ready()
     replay = _read(parsed, parameters, engine)
     for name in fields.FIELDS:
         parsed.pop(name, None)
@@ -144,16 +144,16 @@ def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -
     twice = sorted(set(inner) & set(outer))
     if twice:
         raise Refused(f"{twice[0]}: sent twice; send it at the top level only", twice[0])
-    return ingestion.read_fields({**outer, **inner}, engine)
+    return checks.read_fields({**outer, **inner}, engine)
 
 
 def _check_generate(parameters: dict[str, Any], replay: fields.Replay, engine: Binding, prompt: int) -> None:
     """A stream answers 200 before the engine checks anything, so every refusal must come from here."""
     if replay.ids and parameters.get("max_tokens") is None:
         parameters["max_tokens"] = len(replay.ids)
-    ingestion.check_engine(replay, engine)
-    ingestion.check_params(_View(parameters), replay, engine)
-    ingestion.check_fits(prompt, len(replay.ids), engine)
+    checks.check_engine(replay, engine)
+    checks.check_params(_View(parameters), replay, engine)
+    checks.check_fits(prompt, len(replay.ids), engine)
 
 
 class _View:

@@ -14,7 +14,6 @@ Twice equals once: a hooked function carries a mark.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import secrets
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ from logproof_vllm import canary, canonical, fields, runtime
 from logproof_vllm.hooks import MARK, marked
 from logproof_vllm.refusal import Refused
 from logproof_vllm.runtime import STATUS, Binding
-from logproof_vllm.server import report
+from logproof_vllm.server import checks, report
 from logproof_vllm.server.bad_request import raised_to_server
 
 RAW_FIELDS = ("enforced_token_ids", "logprobs_mode")
@@ -58,12 +57,12 @@ def wrap_to_sampling_params(original: Callable[..., Any]) -> Callable[..., Any]:
             _refuse_smuggled(getattr(self, "vllm_xargs", None), "vllm_xargs")
             if not any(payload.get(name) is not None for name in fields.FIELDS):
                 return original(self, *args, **kwargs)
-            binding = ready()
-            replay = _already_read() or read_fields(payload, binding)
+            binding = checks.ready()
+            replay = _already_read() or checks.read_fields(payload, binding)
             params = original(self, *args, **kwargs)
             if replay is None:
                 return params
-            check_request(self, replay)
+            checks.check_request(self, replay)
             return attach(params, replay, binding)
 
     setattr(to_sampling_params, MARK, True)
@@ -96,38 +95,17 @@ def wrap_process_inputs(original: Callable[..., Any]) -> Callable[..., Any]:
             binding = _bind(self)
             prepared = prepare(params, binding)
             request = original(self, request_id, prompt, prepared, *args, **kwargs)
-            check_lengths(request, binding)
+            checks.check_lengths(request, binding)
             return request
 
     setattr(process_inputs, MARK, True)
     return process_inputs
 
 
-def ready() -> Binding:
-    """The bound engine. Raises :class:`Refused` while the plugin serves nothing, with the reason."""
-    reason = STATUS.refusal()
-    if reason is not None:
-        raise Refused(reason)
-    if STATUS.binding is None:
-        raise Refused("logproof knows no engine yet; try again when the server is ready")
-    return STATUS.binding
-
-
-def read_fields(payload: Mapping[str, Any], binding: Binding) -> fields.Replay | None:
-    """Parse with the engine's vocabulary and this server's ceilings. Raises :class:`Refused`."""
-    return fields.parse(payload, binding.vocabulary, limits_for(binding))
-
-
-def limits_for(binding: Binding) -> fields.Limits:
-    """The ceilings of this server; no list can be longer than the model's length."""
-    limits = STATUS.limits
-    return dataclasses.replace(limits, tokens=min(limits.tokens, binding.max_model_len))
-
-
 def attach(params: Any, replay: fields.Replay, binding: Binding) -> Any:
     """Put the canonical entry into `params` and tell the reply's report. Raises :class:`Refused`."""
-    check_engine(replay, binding)
-    check_params(params, replay, binding)
+    checks.check_engine(replay, binding)
+    checks.check_params(params, replay, binding)
     tag = secrets.token_hex(8)
     entry: canonical.Entry = {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": tag}
     params.extra_args = {**(params.extra_args or {}), canonical.KEY: entry}
@@ -135,64 +113,6 @@ def attach(params: Any, replay: fields.Replay, binding: Binding) -> Any:
     if current is not None:
         current.fill(replay, binding.default_mode, tag, params.structured_outputs is not None)
     return params
-
-
-def check_engine(replay: fields.Replay, binding: Binding) -> None:
-    """Refuse what this engine's configuration cannot do."""
-    name = "enforced_token_ids" if replay.ids else "logprobs_mode"
-    changes_mode = replay.mode.mode not in (None, binding.default_mode)
-    if not replay.ids and not changes_mode:
-        return
-    if binding.speculative:
-        raise Refused(f"{name}: not supported with speculative decoding; restart without --speculative-config", name)
-    if binding.watermark or binding.modified:
-        raise Refused(f"{name}: not supported with watermarking or diffusion decoding", name)
-    if changes_mode and binding.default_mode not in fields.MODES:
-        raise Refused(
-            f"logprobs_mode: this deployment reports {binding.default_mode}; restart without --logprobs-mode logits",
-            "logprobs_mode",
-        )
-
-
-def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
-    """Refuse combinations that would answer with something that was not enforced."""
-    if not replay.ids:
-        return
-    name = "enforced_token_ids"
-    if params.n != 1:
-        raise Refused(f"{name}: needs n=1, got n={params.n}", "n")
-    if params.prompt_logprobs is not None or getattr(params, "prompt_logprob_token_ids", None) is not None:
-        raise Refused(f"{name}: cannot be combined with prompt_logprobs or echoed logprobs", "prompt_logprobs")
-    if getattr(params, "trace_decode_token_ids", None):
-        raise Refused(f"{name}: cannot be combined with trace_decode_token_ids", "trace_decode_token_ids")
-    check_fits(1, len(replay.ids), binding)
-    if params.max_tokens is not None and params.max_tokens < len(replay.ids):
-        raise Refused(
-            f"max_tokens: {params.max_tokens} would cut the {len(replay.ids)} enforced tokens; raise it or leave it "
-            f"out, and let prompt and list fit the model's length of {binding.max_model_len}",
-            "max_tokens",
-        )
-    if binding.runner == "v2" and params.structured_outputs is not None:
-        raise Refused(f"{name}: not proved with structured outputs on Model Runner V2; {runtime.FIX_V1}", name)
-
-
-def check_request(request: Any, replay: fields.Replay) -> None:
-    """Refuse bodies that emit nothing, or whose one list would be applied to several sequences."""
-    if not replay.ids:
-        return
-    if getattr(request, "max_tokens", None) == 0:
-        raise Refused("max_tokens=0 emits nothing; leave it out to emit the whole list", "max_tokens")
-    if getattr(request, "prompt_embeds", None) is not None:
-        raise Refused("prompt_embeds: cannot be combined with enforced tokens", "prompt_embeds")
-    if prompts_in(getattr(request, "prompt", None)) > 1:
-        raise Refused("prompt: enforced tokens need exactly one prompt", "prompt")
-
-
-def prompts_in(prompt: object) -> int:
-    """Number of prompts in a completions ``prompt``: a string, a list of ids, or a list of either."""
-    if not isinstance(prompt, list) or not prompt or isinstance(prompt[0], int):
-        return 1
-    return len(prompt)
 
 
 def prepare(params: Any, binding: Binding) -> Any:
@@ -206,7 +126,7 @@ def prepare(params: Any, binding: Binding) -> Any:
     if entry is None or raw:
         if entry is not None:
             raise Refused(f"extra_args: send {', '.join(raw)} or nothing", "extra_args")
-        ready()
+        checks.ready()
         entry = _entry_from(raw, params, binding)
     else:
         entry = _checked(entry, params, binding)
@@ -216,11 +136,11 @@ def prepare(params: Any, binding: Binding) -> Any:
 
 
 def _entry_from(raw: Mapping[str, Any], params: Any, binding: Binding) -> canonical.Entry:
-    replay = read_fields(raw, binding)
+    replay = checks.read_fields(raw, binding)
     if replay is None:
         return {"ids": [], "mode": None, "tag": secrets.token_hex(8)}
-    check_engine(replay, binding)
-    check_params(params, replay, binding)
+    checks.check_engine(replay, binding)
+    checks.check_params(params, replay, binding)
     return {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": secrets.token_hex(8)}
 
 
@@ -229,30 +149,9 @@ def _checked(entry: Any, params: Any, binding: Binding) -> canonical.Entry:
         raise Refused(f"extra_args: {canonical.KEY} is not a field of requests", "extra_args")
     payload = {"enforced_token_ids": entry["ids"] or None, "logprobs_mode": entry["mode"]}
     if entry["tag"] != canary.TAG:
-        ready()
+        checks.ready()
     checked = _entry_from(payload, params, binding)
     return {**checked, "tag": entry["tag"]}
-
-
-def check_lengths(request: Any, binding: Binding) -> None:
-    """The whole list must fit: into the model's length and into max_tokens. Raises :class:`Refused`."""
-    params = request.sampling_params
-    count = canonical.enforced_length(params)
-    if not count:
-        return
-    check_fits(len(request.prompt_token_ids or ()), count, binding)
-    if params.max_tokens < count:
-        raise Refused(f"max_tokens={params.max_tokens} would cut the {count} enforced tokens", "max_tokens")
-
-
-def check_fits(prompt: int, count: int, binding: Binding) -> None:
-    """Prompt and list, in tokens, must fit the model's length. Raises :class:`Refused`."""
-    if prompt + count > binding.max_model_len:
-        raise Refused(
-            f"enforced_token_ids: {prompt} prompt tokens and {count} enforced ones exceed the model's "
-            f"length of {binding.max_model_len}",
-            "enforced_token_ids",
-        )
 
 
 def _bind(processor: Any) -> Binding:
