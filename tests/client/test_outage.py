@@ -15,7 +15,8 @@ from logproof.client.connect import Connection, connect
 from logproof.client.outage import POLL_S, Read, answers, difference, facts_now, is_absent
 from logproof.client.pool import RESENDS, Pool
 from logproof.errors import EndpointError, EngineGone, ServerFault, TimeoutFired, TransportError
-from logproof.eval.run.runner import Runner, RunPolicy, run_until_signal
+from logproof.eval.run.runner import Runner, RunPolicy
+from logproof.eval.run.stop_signals import run_until_signal
 from logproof.http.endpoint import endpoint
 from logproof.ir.facts import Facts
 from logproof.store.reader import StoreReader

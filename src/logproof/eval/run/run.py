@@ -22,7 +22,8 @@ from logproof.eval.run.counters import Counters
 from logproof.eval.run.events import EventLog, Events, NoEvents
 from logproof.eval.run.metrics_port import exposition, metrics_port
 from logproof.eval.run.pace import Pace
-from logproof.eval.run.runner import Progress, RunEnd, Runner, RunPolicy, run_until_signal
+from logproof.eval.run.runner import Progress, RunEnd, Runner, RunPolicy
+from logproof.eval.run.stop_signals import run_until_signal
 from logproof.store.run_store import open_run, refuse_stored
 
 
@@ -65,7 +66,7 @@ async def execute(
     """Run an order over open endpoints. loaded: what `check` gave, where the caller has asked it.
 
     Raises UsageError kinds before the first request; ResumeRefused, StoreLocked, StoreError for the store and the
-    log; the runner's fatal errors. SIGINT and SIGTERM end it as runner.run_until_signal says.
+    log; the runner's fatal errors. SIGINT and SIGTERM end it as stop_signals.py says.
     """
     jobs = await prepare(check(order) if loaded is None else loaded, pool.first)
     scheduling = {"concurrency": order.policy.concurrency, "max_failures": order.policy.max_failures}
