@@ -9,7 +9,7 @@ import msgspec
 import texts
 from tokenizers import Tokenizer
 
-from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.seeds import derive_seed
 
 LENGTH, SHORT = 256, 64
 """Tokens of a sequence; short ones save time where the answer is clear or 64 tokens are what is needed."""
@@ -95,7 +95,7 @@ class Prompter:
         first, count, _, _ = GROUPS[group]
         numbers = range(first, first + count)
         prompts = tuple(self.ids(texts.SYSTEM, *texts.question(i)) for i in numbers)
-        seeds = tuple(art.derive_seed("honest", str(i)) for i in numbers)
+        seeds = tuple(derive_seed("honest", str(i)) for i in numbers)
         return Sequences(tuple(f"h{i}" for i in numbers), prompts, prompts, seeds)
 
     def attack(self, chosen: Set, chunk: int) -> Sequences:
@@ -111,5 +111,5 @@ class Prompter:
             tuple(f"a{i}" for i in numbers),
             tuple(self.ids(texts.SYSTEM, n, q) for n, q in asked),
             tuple(sent),
-            tuple(art.derive_seed(nonce, str(i)) for i in numbers),
+            tuple(derive_seed(nonce, str(i)) for i in numbers),
         )

@@ -21,7 +21,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.audit import audit as auditing
+from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict
 from proxy.running import call, wait_for
@@ -76,7 +76,7 @@ def recordings(url: str, out: Path, ask: Callable[[OpenAI], T], calls: int, *opt
 
 async def verdicts_of(url: str, made: list[Artifact], policy_: Policy, **how: Any) -> list[tuple[Answer, Verdict]]:
     async with connect(url, Options(texts=False)) as connection:
-        return [await auditing.verify(connection, a, policy_, **how) for a in made]
+        return [await verify(connection, a, policy_, **how) for a in made]
 
 
 def rules(method: str) -> Policy:

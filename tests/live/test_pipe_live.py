@@ -37,10 +37,13 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.audit import audit as auditing
+from logproof.verify.audit.verify import verify
 from logproof.verify.checks import recorded as offline
 from logproof.verify.checks import structure
-from logproof.verify.replay import replay as rep
+from logproof.verify.replay.by_prefill import missing
+from logproof.verify.replay.replay import replay
+from logproof.verify.replay.replay_plan import MethodChoice
+from logproof.verify.stats.distance import max_abs, pair
 from logproof.verify.verdict import Verdict
 
 SCHEMA = {
@@ -112,9 +115,7 @@ def judged(plugin_url: str, recorded: dict[str, Artifact]) -> Judged:
 
     async def work() -> Judged:
         async with connect(plugin_url, Options(texts=False)) as connection:
-            jobs = [
-                partial(auditing.verify, connection, recorded[n], rules(m), verify_options.method(m)) for n, m in keys
-            ]
+            jobs = [partial(verify, connection, recorded[n], rules(m), verify_options.method(m)) for n, m in keys]
             return dict(zip(keys, await in_order(jobs, 4), strict=True))
 
     return asyncio.run(work())
@@ -158,7 +159,7 @@ def test_sources_say_what_the_request_did_not(recorded: dict[str, Artifact]) -> 
 @pytest.mark.parametrize("method", ["decode", "prefill"])
 @pytest.mark.parametrize("name", ["chat", "chat_greedy"])
 def test_every_edited_token_is_found_at_its_position(
-    plugin_url: str, recorded: dict[str, Artifact], name: str, method: rep.MethodChoice
+    plugin_url: str, recorded: dict[str, Artifact], name: str, method: MethodChoice
 ) -> None:
     """The first position that contradicts the record is the edited one: its token is no draw of what was recorded."""
     honest = recorded[name]
@@ -167,7 +168,7 @@ def test_every_edited_token_is_found_at_its_position(
     async def work() -> list[tuple[int, Verdict]]:
         async with connect(plugin_url, Options(texts=False)) as connection:
             cheats = {at: swapped(honest, at, (ids[at] + 7) % 49000 + 3) for at in range(0, len(ids), 4)}
-            jobs = [partial(auditing.verify, connection, c, rules(method), method) for c in cheats.values()]
+            jobs = [partial(verify, connection, c, rules(method), method) for c in cheats.values()]
             return list(zip(cheats, [v for _, v in await in_order(jobs, 4)], strict=True))
 
     for at, verdict in go(work()):
@@ -205,19 +206,19 @@ def test_missing_tokens_are_asked_by_name(plugin_url: str, recorded: dict[str, A
             narrow = msgspec.structs.replace(
                 connection, facts=msgspec.structs.replace(connection.facts, max_logprobs=2)
             )
-            whole = await rep.replay(connection, recorded["completion"], "prefill")
-            filled = await rep.replay(narrow, recorded["completion"], "prefill", fill=True)
+            whole = await replay(connection, recorded["completion"], "prefill")
+            filled = await replay(narrow, recorded["completion"], "prefill", fill=True)
             assert isinstance(whole, ReplayResult)
             assert isinstance(filled, ReplayResult)
             return whole, filled
 
     whole, filled = go(work())
     own = art.columns(recorded["completion"])
-    assert rep.missing(own, filled.columns)
+    assert missing(own, filled.columns)
     assert filled.scored is not None
-    assert rep.missing(own, filled.scored) == {}
-    assert rep.max_abs(rep.pair(own, filled.scored)) <= EXACT
-    assert rep.missing(own, whole.columns) == {}
+    assert missing(own, filled.scored) == {}
+    assert max_abs(pair(own, filled.scored)) <= EXACT
+    assert missing(own, whole.columns) == {}
 
 
 TOOL = {

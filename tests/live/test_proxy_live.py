@@ -19,7 +19,7 @@ from logproof.ir.facts import Facts
 from logproof.proxy.request_plan import CHAT, COMPLETIONS, asks
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.checks import structure
-from logproof.verify.record.build import claim_of
+from logproof.verify.record.claim import claim_of
 from logproof.verify.record.observed import artifacts_of
 from proxy.running import Answer, Running, call, running
 

@@ -18,9 +18,9 @@ from logproof.client.connect import Options, connect
 from logproof.client.probe import read_facts
 from logproof.dialects.common import openapi_fields
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.audit import audit as auditing
-from logproof.verify.record.build import claim_of
+from logproof.verify.audit.verify import verify
 from logproof.verify.record.capture import Pins, capture, prompts
+from logproof.verify.record.claim import claim_of
 from logproof.verify.stats.support import Sampler
 from verify.builders import policy
 
@@ -124,7 +124,7 @@ def test_records_of_one_engine_replay_on_the_other(engine_url: str, sglang_url: 
                 made = [c async for c in capture(maker, RECORDS, pins, claim, concurrency=1)]
                 for one in made:
                     assert one.artifact is not None, one.error
-                    answer, verdict = await auditing.verify(trusted, one.artifact, RULES)
+                    answer, verdict = await verify(trusted, one.artifact, RULES)
                     assert isinstance(answer, ReplayResult), answer
                     assert (answer.method, answer.engine) == ("prefill", trusted.facts.engine)
                     assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.findings

@@ -19,13 +19,14 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import pack
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.audit import audit as auditing
+from logproof.verify.audit.verify import verify
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
-from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Pins, Prompt, capture, prompts
-from logproof.verify.replay import replay as rep
+from logproof.verify.record.claim import claim_of
+from logproof.verify.replay.by_decode import joined
+from logproof.verify.replay.replay import replay
 from logproof.verify.stats import distance, redraw
 from logproof.verify.stats.support import Sampler
 from proxy.running import call
@@ -65,7 +66,7 @@ def test_honest_artifacts_replay_exactly(engine_url: str, sampler: Sampler) -> N
             made = await records(connection, PROMPTS[1:3], msgspec.structs.replace(PINS, sampler=sampler))
             assert len(made) == 2
             for artifact in made:
-                answer = await rep.replay(connection, artifact, repeats=2)
+                answer = await replay(connection, artifact, repeats=2)
                 assert isinstance(answer, ReplayResult)
                 assert answer.noise_floor == 0.0
                 got = judge(artifact, answer, rules(connection), NOW)
@@ -83,7 +84,7 @@ def test_every_edited_token_is_found_at_its_position(engine_url: str) -> None:
             ids = list(artifact.tokens.completion_ids or ())
             for at in (0, len(ids) // 2, len(ids) - 2):
                 cheat = edited(artifact, at, (ids[at] + 7) % 49000 + 3)
-                answer = await rep.replay(connection, cheat)
+                answer = await replay(connection, cheat)
                 assert isinstance(answer, ReplayResult)
                 own = art.columns(cheat)
                 pairs = distance.pair(own, answer.columns)
@@ -134,7 +135,7 @@ def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
             (artifact,) = await records(chat, CHAT, PINS)
             assert artifact.tokens.prompt_ids
         async with connect(engine_url, Options(texts=False)) as native:
-            answer, verdict = await auditing.verify(native, artifact, rules(native))
+            answer, verdict = await verify(native, artifact, rules(native))
             assert isinstance(answer, ReplayResult)
             assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
 
@@ -151,7 +152,7 @@ def test_the_draws_are_the_profile_s(engine_url: str) -> None:
 
     tokens, made = 0, go(work())
     own = [art.columns(a).narrow(5) for a in made]
-    packed = pack.pack(pack.to_fixed(rep.joined(own)), 1024)
+    packed = pack.pack(pack.to_fixed(joined(own)), 1024)
     assert len(packed) / sum(map(len, own)) <= 20.0
     for artifact in made:
         checked = recorded.check(artifact)

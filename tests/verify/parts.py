@@ -12,9 +12,10 @@ from fakes.server import FakeServer
 from logproof.ir.facts import Facts
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import CapturedPrompt, Pins, capture, prompts
-from logproof.verify.replay import replay as rep
+from logproof.verify.record.claim import claim_of
+from logproof.verify.replay.replay import replay
+from logproof.verify.replay.replay_plan import MethodChoice
 from verify.builders import policy
 from verify.tiny import FACTS, TINY_EOS, open_tiny
 
@@ -46,10 +47,10 @@ def one(fake: FakeServer, pins: Pins = PINS, known: Facts = FACTS) -> Artifact:
 
 
 async def replayed(
-    fake: FakeServer, artifact: Artifact, asked: rep.MethodChoice = "auto", known: Facts = FACTS, repeats: int = 1
+    fake: FakeServer, artifact: Artifact, asked: MethodChoice = "auto", known: Facts = FACTS, repeats: int = 1
 ) -> ReplayResult | ReplayFailure:
     async with open_tiny(fake, known) as connection:
-        return await rep.replay(connection, artifact, asked, repeats=repeats)
+        return await replay(connection, artifact, asked, repeats=repeats)
 
 
 TINY_POLICY = policy(k=10)

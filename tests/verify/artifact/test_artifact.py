@@ -10,6 +10,7 @@ import pytest
 from logproof.errors import ArtifactError, UsageError
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import signing
+from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
 from logproof.verify.stats.support import Sampler
 from verify.builders import artifact, change, draw, logits, record
 
@@ -127,19 +128,19 @@ def test_unresolved_sampling_is_named() -> None:
 
 
 def test_derived_seeds() -> None:
-    value = art.derive_seed("nonce", "request-1")
+    value = derive_seed("nonce", "request-1")
     assert 0 <= value < 2**31
     assert value == 1075625924
-    assert value != art.derive_seed("noncer", "equest-1")
+    assert value != derive_seed("noncer", "equest-1")
     bound = art.Seed(
         value=value, origin="derived", derivation=art.Derivation(alg="sha256-31", nonce="nonce", id="request-1")
     )
-    assert art.seed_is_bound(bound)
-    assert not art.seed_is_bound(msgspec.structs.replace(bound, value=value + 1))
-    assert not art.seed_is_bound(msgspec.structs.replace(bound, derivation=None))
-    assert art.seed_is_bound(art.Seed(value=1, origin="requester"))
-    assert not art.seed_is_bound(art.Seed(value=1, origin="executor"))
-    assert not art.seed_is_bound(None)
+    assert seed_is_bound(bound)
+    assert not seed_is_bound(msgspec.structs.replace(bound, value=value + 1))
+    assert not seed_is_bound(msgspec.structs.replace(bound, derivation=None))
+    assert seed_is_bound(art.Seed(value=1, origin="requester"))
+    assert not seed_is_bound(art.Seed(value=1, origin="executor"))
+    assert not seed_is_bound(None)
 
 
 KEY = bytes(range(32))

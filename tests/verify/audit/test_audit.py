@@ -10,6 +10,7 @@ import pytest
 from fakes.server import FakeServer, Reply
 from logproof.verify.audit import audit as auditing
 from logproof.verify.audit import audit_page
+from logproof.verify.audit.evidence import JudgedArtifact
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Prompt
 from logproof.verify.stats.support import Sampler
@@ -19,7 +20,7 @@ from verify.tiny import Tiny, open_tiny, serve
 
 async def audited(
     fake: FakeServer, other: FakeServer, rules: Policy, count: int = 6, **options: Any
-) -> tuple[Any, list[auditing.JudgedArtifact]]:
+) -> tuple[Any, list[JudgedArtifact]]:
     async with open_tiny(fake) as provider, open_tiny(other) as trusted:
         sides = auditing.AuditSides(provider, trusted)
         return await auditing.audit(sides, PROMPTS[:count], PINS, claim(), rules, **options)

@@ -13,8 +13,8 @@ from logproof.errors import EndpointError
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.audit import audit as auditing
 from logproof.verify.audit import explain as cf
+from logproof.verify.audit.verify import verify
 from logproof.verify.record.capture import Prompt, capture_one
 from logproof.verify.replay.retokenise import retokenise
 from logproof.verify.verdict import Verdict
@@ -96,7 +96,7 @@ def explained(fake: FakeServer, made: Artifact, tokenizer: Words | None = None, 
     async def work() -> Verdict:
         async with open_tiny(fake, known) as connection:
             trusted = replace(connection, tokenizer=tokenizer)
-            return (await auditing.verify(trusted, made, TINY_POLICY, explain=True))[1]
+            return (await verify(trusted, made, TINY_POLICY, explain=True))[1]
 
     return asyncio.run(work())
 

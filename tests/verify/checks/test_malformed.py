@@ -16,7 +16,7 @@ from logproof.errors import ArtifactError
 from logproof.verify import policy as policies
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.audit import audit as auditing
+from logproof.verify.audit.verify import verify
 from logproof.verify.verdict import Verdict
 from verify.builders import policy
 from verify.parts import PINS, captured
@@ -121,7 +121,7 @@ def crafted(honest: Artifact, edit: Callable[[Document], None]) -> Artifact:
 def judged(fake: FakeServer, artifact: Artifact) -> Verdict:
     async def work() -> Verdict:
         async with open_tiny(fake) as connection:
-            return (await auditing.verify(connection, artifact, RULES))[1]
+            return (await verify(connection, artifact, RULES))[1]
 
     return asyncio.run(work())
 

@@ -18,6 +18,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import columns_of
+from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
 from logproof.verify.judge import judge
 from logproof.verify.record.capture import capture, capture_one, prompts
 from logproof.verify.record.defaults import stated
@@ -79,8 +80,8 @@ def test_a_capture_pins_every_sampling_leaf(fake: FakeServer) -> None:
         "stop": [],
     }
     assert made.sampling.unresolved() == ()
-    assert art.seed_is_bound(made.sampling.seed)
-    assert body["seed"] == art.derive_seed("n", "p0")
+    assert seed_is_bound(made.sampling.seed)
+    assert body["seed"] == derive_seed("n", "p0")
     assert made.seal is not None
     assert made.seal.digest == art.digest(made)
     assert made.request.body == body

@@ -16,10 +16,13 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit import audit as auditing
+from logproof.verify.audit.verify import verify
 from logproof.verify.judge import judge
 from logproof.verify.policy import NoiseFloor
 from logproof.verify.record import defaults, observed
-from logproof.verify.replay import replay as rep
+from logproof.verify.replay.by_prefill import MAX_FILLS, missing
+from logproof.verify.replay.replay import replay
+from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.support import Sampler
 from verify.parts import NOW, PINS, TINY_POLICY, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
@@ -27,7 +30,7 @@ from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny
 
 @pytest.mark.parametrize("sampler", [Sampler(1.0), Sampler(0.8, 10, 0.9), Sampler(0.0)])
 @pytest.mark.parametrize("asked", ["prefill", "decode"])
-def test_honest_artifacts_replay_exactly_both_ways(fake: FakeServer, sampler: Sampler, asked: rep.MethodChoice) -> None:
+def test_honest_artifacts_replay_exactly_both_ways(fake: FakeServer, sampler: Sampler, asked: MethodChoice) -> None:
     serve(fake, Tiny())
     made = one(fake, msgspec.structs.replace(PINS, sampler=sampler))
     answer = run(replayed(fake, made, asked, facts(plugin=PLUGIN), repeats=2))
@@ -173,7 +176,7 @@ def test_auto_takes_the_policy_s_method_and_says_so(fake: FakeServer) -> None:
     async def work(known: Facts) -> auditing.Verdict:
         rules = msgspec.structs.replace(TINY_POLICY, method="decode")
         async with open_tiny(fake, known) as connection:
-            return (await auditing.verify(connection, made, rules, repeats=2))[1]
+            return (await verify(connection, made, rules, repeats=2))[1]
 
     got = run(work(facts(plugin=PLUGIN)))
     assert (got.status, got.context.method, got.context.noise_floor) == ("valid", "decode", 0.0)
@@ -195,11 +198,11 @@ def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
     serve(fake, Tiny())
     made = one(fake)
 
-    async def work(known: Facts, most: int = rep.MAX_FILLS) -> ReplayResult:
+    async def work(known: Facts, most: int = MAX_FILLS) -> ReplayResult:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rep, "MAX_FILLS", most)
+            patch.setattr("logproof.verify.replay.by_prefill.MAX_FILLS", most)
             async with open_tiny(fake, known) as connection:
-                answer = await rep.replay(connection, made, "prefill", fill=True)
+                answer = await replay(connection, made, "prefill", fill=True)
         assert isinstance(answer, ReplayResult)
         return answer
 
@@ -208,9 +211,9 @@ def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
     assert wide.scored is None
     narrow = facts(max_logprobs=4)
     filled = run(work(narrow))
-    assert rep.missing(own, filled.columns)
+    assert missing(own, filled.columns)
     assert filled.scored is not None
-    assert rep.missing(own, filled.scored) == {}
+    assert missing(own, filled.scored) == {}
     s1 = next(f for f in judge(made, filled, TINY_POLICY, NOW).findings if f.test == "S1")
     assert s1.statistic["max_abs"] < 1e-5
     assert run(work(narrow, 3)).scored is None
@@ -219,7 +222,7 @@ def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
 
 
 def test_long_decodes_go_in_windows(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rep, "WINDOW", 8)
+    monkeypatch.setattr("logproof.verify.replay.by_decode.WINDOW", 8)
     serve(fake, Tiny())
     made = one(fake)
     before = len(fake.seen)
@@ -287,7 +290,7 @@ def test_verify_sends_nothing_for_a_malformed_artifact(fake: FakeServer) -> None
 
     async def work() -> auditing.Verdict:
         async with open_tiny(fake) as connection:
-            return (await auditing.verify(connection, bad, TINY_POLICY))[1]
+            return (await verify(connection, bad, TINY_POLICY))[1]
 
     got = run(work())
     assert (got.status, len(fake.seen)) == ("invalid", before)

@@ -25,6 +25,7 @@ from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.audit import audit as auditing
 from logproof.verify.audit import audit_page
 from logproof.verify.audit import evidence as session
+from logproof.verify.audit.evidence import JudgedArtifact
 from logproof.verify.calibrate import collect as calibrating
 from logproof.verify.calibrate.fit import Aim, fit
 from logproof.verify.policy import Engine, Policy
@@ -158,7 +159,7 @@ def audit(
     about = verify_options.ClaimOptions(claim or rules.model_id, dtype, runner, device, profile, None, names)
     way = verify_options.method(method)
 
-    async def work() -> tuple[session.Audit, list[auditing.JudgedArtifact], dict[int, str]]:
+    async def work() -> tuple[session.Audit, list[JudgedArtifact], dict[int, str]]:
         async with connect(provider, asked) as suspect, connect(trusted, here) as engine:
             sides = auditing.AuditSides(suspect, engine)
             made, done = await auditing.audit(
@@ -235,7 +236,7 @@ def _side(connection: Connection, dtype: str | None = None) -> Engine:
     return Engine(name=connection.facts.engine, version=connection.facts.version, dtype=dtype)
 
 
-async def _texts(engine: Connection, done: list[auditing.JudgedArtifact]) -> dict[int, str]:
+async def _texts(engine: Connection, done: list[JudgedArtifact]) -> dict[int, str]:
     """Texts of the sampled ids, as far as the trusted engine detokenises."""
     if engine.tokenizer is None:
         return {}
@@ -248,7 +249,7 @@ def _counted(done: int, total: int) -> None:
         remark(f"{done} of {total} honest pairs")
 
 
-def _step(verified: auditing.JudgedArtifact, state: session.AuditSession) -> None:
+def _step(verified: JudgedArtifact, state: session.AuditSession) -> None:
     remark(f"{verified.prompt}: {verified.verdict.status}, log e {_evidence(state.log_e)}")
 
 

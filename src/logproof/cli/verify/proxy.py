@@ -30,7 +30,7 @@ from logproof.proxy.upstream import Upstream
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Claim
 from logproof.verify.record import defaults as filling
-from logproof.verify.record.build import claim_of
+from logproof.verify.record.claim import claim_of
 from logproof.verify.record.defaults import Defaults
 from logproof.verify.record.observed import ObservedExchange, artifacts_of
 

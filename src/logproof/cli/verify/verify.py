@@ -22,13 +22,14 @@ from logproof.verify import verdict as verdicts
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.audit import audit as auditing
+from logproof.verify.audit.verify import verify as judging
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
 from logproof.verify.record.capture import CapturedPrompt
 from logproof.verify.record.capture import capture as capturing
-from logproof.verify.replay.replay import MethodChoice, missing
+from logproof.verify.replay.by_prefill import missing
 from logproof.verify.replay.replay import replay as replaying
+from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.distance import max_abs, pair
 from logproof.verify.stats.support import Sampler
 
@@ -185,7 +186,7 @@ def verify(
 
     async def work() -> list[verdicts.Verdict]:
         async with connect(engine, options) as connection:
-            how = partial(auditing.verify, connection, repeats=repeats, fill=fill, explain=explain)
+            how = partial(judging, connection, repeats=repeats, fill=fill, explain=explain)
             jobs = [partial(how, a, rules, asked) for a in given]
             return [verdict for _, verdict in await in_order(jobs, concurrency)]
 

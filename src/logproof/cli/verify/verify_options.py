@@ -21,10 +21,10 @@ from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.policy import Policy
 from logproof.verify.record import capture as capturing
 from logproof.verify.record import defaults as filling
-from logproof.verify.record.build import claim_of
 from logproof.verify.record.capture import Pins, Prompt
+from logproof.verify.record.claim import claim_of
 from logproof.verify.record.defaults import Defaults
-from logproof.verify.replay.replay import MethodChoice
+from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.support import Sampler
 
 Prompts = Annotated[

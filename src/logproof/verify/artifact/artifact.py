@@ -311,26 +311,6 @@ def seal(artifact: Artifact) -> Artifact:
     return msgspec.structs.replace(artifact, seal=Seal(digest=digest(artifact)))
 
 
-def derive_seed(nonce: str, request_id: str) -> int:
-    """Seed in 0 .. 2**31 - 1 that neither side can choose alone.
-
-    The low 31 bits of SHA-256 over the domain tag and both texts, each preceded by its byte length as eight
-    big-endian bytes.
-    """
-    parts = [b"logproof-seed", nonce.encode(), request_id.encode()]
-    framed = b"".join(len(p).to_bytes(8, "big") + p for p in parts)
-    return int.from_bytes(hashlib.sha256(framed).digest(), "big") & 0x7FFFFFFF
-
-
-def seed_is_bound(seed: Seed | None) -> bool:
-    """Whether the executor could not have chosen the seed: the requester's own, or a derivation that checks."""
-    if seed is None or seed.origin not in ("requester", "derived"):
-        return False
-    if seed.origin == "requester":
-        return True
-    return seed.derivation is not None and derive_seed(seed.derivation.nonce, seed.derivation.id) == seed.value
-
-
 def _column_digests(rows: Positions) -> dict[str, object]:
     try:
         flat = {

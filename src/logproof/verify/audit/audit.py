@@ -9,24 +9,11 @@ import msgspec
 
 from logproof.client.connect import Connection
 from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.audit.evidence import Audit, AuditSession, add, add_failure, headline
-from logproof.verify.audit.explain import explained
-from logproof.verify.checks import recorded
-from logproof.verify.judge import judge
+from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, add, add_failure, headline
+from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, Prompt, capture
-from logproof.verify.replay.replay import MethodChoice, replay
-from logproof.verify.verdict import Verdict
-
-
-class JudgedArtifact(msgspec.Struct, frozen=True, eq=False):
-    """One artifact with its replay and verdict; what the report draws."""
-
-    prompt: str
-    artifact: Artifact
-    replay: ReplayResult | ReplayFailure | None
-    verdict: Verdict
+from logproof.verify.replay.replay_plan import MethodChoice
 
 
 class AuditSides(msgspec.Struct, frozen=True):
@@ -34,32 +21,6 @@ class AuditSides(msgspec.Struct, frozen=True):
 
     provider: Connection
     trusted: Connection
-
-
-async def verify(
-    trusted: Connection,
-    artifact: Artifact,
-    policy: Policy | None,
-    method: MethodChoice = "auto",
-    *,
-    repeats: int = 1,
-    fill: bool = False,
-    explain: bool = False,
-) -> tuple[ReplayResult | ReplayFailure | None, Verdict]:
-    """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
-
-    method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
-    failed, try other prompts (counterfactual.py), at one more replay each.
-    Raises AuthError, ModelNotFound, UsageError: the caller's matters.
-    """
-    answer = None
-    if recorded.check(artifact).replayable:
-        preferred = None if policy is None else policy.method
-        answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
-    verdict = judge(artifact, answer, policy, datetime.now(UTC))
-    if explain and isinstance(answer, ReplayResult) and policy is not None:
-        verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
-    return answer, verdict
 
 
 async def audit(

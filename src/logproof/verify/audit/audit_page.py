@@ -13,8 +13,7 @@ import numpy as np
 
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.audit.audit import JudgedArtifact
-from logproof.verify.audit.evidence import Audit, AuditSession, changes, outdated
+from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated
 from logproof.verify.policy import Policy
 from logproof.verify.stats import distance
 

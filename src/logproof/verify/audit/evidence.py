@@ -13,7 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from logproof.verify.artifact.artifact import Record
+from logproof.verify.artifact.artifact import Artifact, Record
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import EXIT_CODES, Finding, Status, Verdict
 
@@ -207,3 +208,12 @@ def changes(then: Audit, now: Audit) -> list[str]:
     if a is not None and b is not None and abs(a - b) > max(LEAST_CHANGE, 0.25 * max(a, b)):
         found.append(f"the mean distance was {a:.3f}, is {b:.3f}")
     return found
+
+
+class JudgedArtifact(msgspec.Struct, frozen=True, eq=False):
+    """One artifact with its replay and verdict; what the report draws."""
+
+    prompt: str
+    artifact: Artifact
+    replay: ReplayResult | ReplayFailure | None
+    verdict: Verdict

@@ -22,7 +22,8 @@ from logproof.verify.calibrate.fit import HonestPair
 from logproof.verify.checks import recorded as offline
 from logproof.verify.policy import NoiseFloor
 from logproof.verify.record.capture import CapturedPrompt, Pins, Prompt, capture
-from logproof.verify.replay.replay import MethodChoice, replay
+from logproof.verify.replay.replay import replay
+from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.distance import max_abs, pair
 
 FLOOR_ARTIFACTS = 4

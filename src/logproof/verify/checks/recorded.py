@@ -10,6 +10,7 @@ import msgspec
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.artifact.seeds import seed_is_bound
 from logproof.verify.checks import end, mass, rounding, structure
 from logproof.verify.stats import plausibility, redraw, sampler_profiles
 from logproof.verify.stats.sampler_profiles import Profile
@@ -42,7 +43,7 @@ def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple
     measured on the trusted engine; they overrule the claim.
     """
     sound = _structure(artifact)
-    bound = art.seed_is_bound(artifact.sampling.seed) and _choice_is_bound(artifact)
+    bound = seed_is_bound(artifact.sampling.seed) and _choice_is_bound(artifact)
     if sound.outcome == "fail":
         return Offline((sound,), None, None, None, bound)
     missing = _missing(artifact)
@@ -242,7 +243,7 @@ def _seed(artifact: Artifact, bound: bool) -> Finding:
         blind = "a requester who is in league with the executor"
         return Finding(test="seed", outcome="pass", detail="the executor did not choose the seed", blind=blind)
     detail = f"the seed's origin is {'absent' if seed is None else seed.origin}"
-    if art.seed_is_bound(seed):
+    if seed_is_bound(seed):
         detail = f"it is one of {artifact.choice.n} choices, for which the recorded request does not ask"
     return Finding(test="seed", outcome="unknown", reason="seed_unbound", detail=detail)
 

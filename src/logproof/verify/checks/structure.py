@@ -18,6 +18,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import signing
 from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions
 from logproof.verify.artifact.columns import Floats
+from logproof.verify.artifact.seeds import seed_is_bound
 
 FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage"]
 SUM_SLACK = 1e-3
@@ -119,7 +120,7 @@ def _sampling(a: Artifact) -> Iterator[Fault]:
     if a.sampling.top_p == 0.0:
         yield from _bad("sampling.top_p", "is 0: no token may be drawn")
     seed = a.sampling.seed
-    if seed is not None and seed.origin == "derived" and not art.seed_is_bound(seed):
+    if seed is not None and seed.origin == "derived" and not seed_is_bound(seed):
         yield from _bad("sampling.seed", "does not follow from its derivation")
 
 

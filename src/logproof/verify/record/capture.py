@@ -31,6 +31,7 @@ from logproof.parallel import each_in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
 from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling
+from logproof.verify.artifact.seeds import derive_seed
 from logproof.verify.record.build import Observation, Setting, artifacts_from
 from logproof.verify.record.defaults import Defaults, resolve
 from logproof.verify.stats.support import Sampler
@@ -134,7 +135,7 @@ SGLANG_OPTIONS = {"repetition_penalty": 1.0, "min_new_tokens": 0, "stop_token_id
 def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[Request, RecordedSampling]:
     """The request, and its sampling as the artifact states it; what the endpoint cannot pin stays unresolved."""
     engine = connection.facts.engine
-    seed = None if pins.nonce is None else art.derive_seed(pins.nonce, prompt.id)
+    seed = None if pins.nonce is None else derive_seed(pins.nonce, prompt.id)
     native = engine in ("vllm", "sglang")
     asked = Sampling(
         max_tokens=pins.max_tokens,
