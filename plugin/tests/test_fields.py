@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logproof_vllm import fields
-from logproof_vllm.fields import Limits, Vocabulary
+from logproof_vllm.fields import FieldLimits, Vocabulary
 from logproof_vllm.refusal import Refused
 
 SIZE = 300
@@ -28,10 +28,10 @@ def decode(ids: Sequence[int]) -> str:
 
 
 VOCABULARY = Vocabulary(SIZE, EOS, encode, decode)
-LIMITS = Limits(tokens=50, top_tokens=6)
+LIMITS = FieldLimits(tokens=50, top_tokens=6)
 
 
-def parse(**payload: object) -> fields.Replay | None:
+def parse(**payload: object) -> fields.FieldPlan | None:
     return fields.parse(payload, VOCABULARY, LIMITS)
 
 
@@ -44,10 +44,10 @@ def test_nothing_set_is_an_ordinary_request() -> None:
 
 
 def test_ids_are_kept_and_nothing_is_appended() -> None:
-    replay = parse(enforced_token_ids=[0, 299, 5])
-    assert replay is not None
-    assert replay.ids == (0, 299, 5)
-    assert not replay.eos_appended
+    plan = parse(enforced_token_ids=[0, 299, 5])
+    assert plan is not None
+    assert plan.ids == (0, 299, 5)
+    assert not plan.eos_appended
 
 
 BAD_IDS = [-1, SIZE, 2**31, 2**63, 10**400, True, False, 1.0, 1.5, math.nan, math.inf, "5", "5 ", None, [1], {}]
@@ -92,9 +92,9 @@ def test_which_spellings_are_ids(text: str, number: int | None) -> None:
 
 
 def test_text_is_tokenised_and_one_token_is_asked_for() -> None:
-    replay = parse(enforced_tokens=tokens("a", "token_id:9"), enforced_append_eos=False)
-    assert replay is not None
-    assert replay.ids == (101, 9)
+    plan = parse(enforced_tokens=tokens("a", "token_id:9"), enforced_append_eos=False)
+    assert plan is not None
+    assert plan.ids == (101, 9)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_a_token_that_names_no_single_id_is_refused_with_its_position(bad: objec
 def test_an_unresolvable_text_is_never_id_zero_but_zero_itself_is_accepted() -> None:
     with pytest.raises(Refused):
         parse(enforced_tokens=tokens(""))
-    replay = parse(enforced_tokens=tokens("0"), enforced_append_eos=False)
-    assert replay is not None
-    assert replay.ids == (0,)
+    plan = parse(enforced_tokens=tokens("0"), enforced_append_eos=False)
+    assert plan is not None
+    assert plan.ids == (0,)
 
 
 def test_text_that_does_not_come_back_from_its_token_is_refused() -> None:
@@ -178,39 +178,39 @@ def test_only_two_modes_exist(bad: object) -> None:
 
 
 def test_a_mode_alone_enforces_nothing() -> None:
-    replay = parse(logprobs_mode="processed_logprobs")
-    assert replay is not None
-    assert (replay.ids, replay.mode.mode, replay.mode.source) == ((), "processed_logprobs", "request")
+    plan = parse(logprobs_mode="processed_logprobs")
+    assert plan is not None
+    assert (plan.ids, plan.mode.mode, plan.mode.source) == ((), "processed_logprobs", "request")
 
 
 def test_mode_is_inferred_from_padding_ids_and_says_so() -> None:
-    replay = parse(enforced_tokens=tokens(*["5"] * 5, top_tokens=["9", "0", "1", "2"]))
-    assert replay is not None
-    assert replay.mode.mode == "processed_logprobs"
-    assert replay.mode.source == "inferred"
-    assert replay.mode.evidence == {"floor_values": 0, "padding_ids": 15, "top_token_entries": 20}
+    plan = parse(enforced_tokens=tokens(*["5"] * 5, top_tokens=["9", "0", "1", "2"]))
+    assert plan is not None
+    assert plan.mode.mode == "processed_logprobs"
+    assert plan.mode.source == "inferred"
+    assert plan.mode.evidence == {"floor_values": 0, "padding_ids": 15, "top_token_entries": 20}
 
 
 def test_mode_is_inferred_from_a_floor_value() -> None:
     entry = {"tokens": [{"token": "5", "top_logprobs": [-0.1, -9999.0]}]}
-    replay = parse(enforced_tokens=entry)
-    assert replay is not None
-    assert replay.mode.source == "inferred"
+    plan = parse(enforced_tokens=entry)
+    assert plan is not None
+    assert plan.mode.source == "inferred"
 
 
 @pytest.mark.parametrize("tops", [[], ["0", "1"], ["9", "8", "7", "6"]])
 def test_too_little_evidence_is_the_deployments_mode_and_says_so(tops: list[str]) -> None:
-    replay = parse(enforced_tokens=tokens(*["5"] * 3, top_tokens=tops))
-    assert replay is not None
-    assert replay.mode.mode is None
-    assert replay.mode.source == "deployment"
-    assert replay.mode.evidence["reason"] == "insufficient evidence"
+    plan = parse(enforced_tokens=tokens(*["5"] * 3, top_tokens=tops))
+    assert plan is not None
+    assert plan.mode.mode is None
+    assert plan.mode.source == "deployment"
+    assert plan.mode.evidence["reason"] == "insufficient evidence"
 
 
 def test_a_given_mode_is_not_inferred() -> None:
-    replay = parse(enforced_tokens=tokens(*["5"] * 5, top_tokens=["0", "1"]), logprobs_mode="raw_logprobs")
-    assert replay is not None
-    assert (replay.mode.mode, replay.mode.source) == ("raw_logprobs", "request")
+    plan = parse(enforced_tokens=tokens(*["5"] * 5, top_tokens=["0", "1"]), logprobs_mode="raw_logprobs")
+    assert plan is not None
+    assert (plan.mode.mode, plan.mode.source) == ("raw_logprobs", "request")
 
 
 NASTY = [
@@ -288,19 +288,19 @@ def test_twenty_thousand_payloads_are_refused_or_exact(data: bytes) -> None:
 
 def check(payload: dict[str, object]) -> None:
     try:
-        replay = fields.parse(payload, VOCABULARY, LIMITS)
+        plan = fields.parse(payload, VOCABULARY, LIMITS)
     except Refused as error:
         place, text = error.parameter, str(error)
         assert place
         assert place in text
         assert len(text) < 400
         return
-    if replay is None:
+    if plan is None:
         assert all(payload.get(name) is None for name in fields.FIELDS)
         return
-    assert replay.ids == expected(payload)
-    assert all(type(i) is int and 0 <= i < SIZE for i in replay.ids)
-    assert json.loads(json.dumps(replay.mode.evidence)) == replay.mode.evidence
+    assert plan.ids == expected(payload)
+    assert all(type(i) is int and 0 <= i < SIZE for i in plan.ids)
+    assert json.loads(json.dumps(plan.mode.evidence)) == plan.mode.evidence
 
 
 def expected(payload: dict[str, object]) -> tuple[int, ...]:

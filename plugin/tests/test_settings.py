@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from logproof_vllm import settings
-from logproof_vllm.fields import Limits
+from logproof_vllm.fields import FieldLimits
 
 
 @pytest.mark.parametrize("bad", ["x", "0", "-1", "1", "1.5", " 3", "3 ", "٣", "1_0", "99999999999999999999"])
@@ -20,7 +20,7 @@ def test_bad_ring_sizes_stop_the_start(monkeypatch: pytest.MonkeyPatch, bad: str
 def test_settings_have_defaults_and_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in settings.READERS:
         monkeypatch.delenv(name, raising=False)
-    assert (settings.max_chunks(), settings.strict(), settings.limits()) == (None, False, Limits())
+    assert (settings.max_chunks(), settings.strict(), settings.limits()) == (None, False, FieldLimits())
     monkeypatch.setenv("VLLM_MQ_MAX_CHUNKS", "12")
     monkeypatch.setenv("LOGPROOF_MAX_ENFORCED_TOKENS", "7")
     monkeypatch.setenv("LOGPROOF_STRICT", "1")

@@ -47,7 +47,7 @@ def _request(config: Any, tokenizer: Any) -> tuple[list[int], Any, list[int]]:
     binding = binding_of(config, tokenizer)
     vocabulary = binding.vocabulary
     ids = pick(vocabulary.size, vocabulary.eos, random.Random())  # noqa: S311
-    entry: canonical.Entry = {"ids": ids, "mode": None, "tag": TAG}
+    entry = canonical.entry_of(ids, None, TAG)
     params = SamplingParams(
         max_tokens=LENGTH + 1, temperature=1.0, logprobs=1, detokenize=False, extra_args={canonical.KEY: entry}
     )

@@ -7,6 +7,8 @@ canary), after checking every id; everything behind it trusts the entry. Clients
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -15,7 +17,7 @@ GRAMMAR_UTILITY = "logproof_grammar_off_at"
 """Method of the engine core: the position at which the request with a tag lost its grammar, or None."""
 
 
-class Entry(TypedDict):
+class EngineEntry(TypedDict):
     """``ids``: enforced ids, may be empty. ``mode``: logprobs mode or None. ``tag``: names the request in reports."""
 
     ids: list[int]
@@ -24,7 +26,7 @@ class Entry(TypedDict):
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnginePlan:
     """What a worker or the scheduler reads back."""
 
     ids: tuple[int, ...]
@@ -32,13 +34,18 @@ class Plan:
     tag: str
 
 
-def read(params: Any) -> Plan | None:
+def entry_of(ids: Iterable[int], mode: str | None, tag: str | None = None) -> EngineEntry:
+    """The entry of ids and a mode that were checked; without `tag` under a random one."""
+    return {"ids": list(ids), "mode": mode, "tag": tag or secrets.token_hex(8)}
+
+
+def read(params: Any) -> EnginePlan | None:
     """The plan inside sampling parameters, or None for a request that does not use the plugin."""
     extra = getattr(params, "extra_args", None)
     entry = extra.get(KEY) if extra else None
     if entry is None:
         return None
-    return Plan(tuple(entry["ids"]), entry["mode"], entry["tag"])
+    return EnginePlan(tuple(entry["ids"]), entry["mode"], entry["tag"])
 
 
 def enforced_length(params: Any) -> int:

@@ -1,6 +1,6 @@
 """The request fields of the plugin, parsed and checked without vLLM.
 
-In: a mapping that holds the fields of one request body. Out: a :class:`Replay` or ``None`` when no field is set.
+In: a mapping that holds the fields of one request body. Out: a :class:`FieldPlan` or ``None`` when no field is set.
 Every fault is a :class:`Refused` that names the field and position and says what to send instead.
 
 | field | value | meaning |
@@ -24,7 +24,9 @@ from logproof_vllm.refusal import Refused
 
 LIST_FIELDS = ("enforced_token_ids", "enforced_tokens", "enforced_str")
 FIELDS = (*LIST_FIELDS, "enforced_append_eos", "logprobs_mode")
-MODES = ("raw_logprobs", "processed_logprobs")
+RAW = "raw_logprobs"
+PROCESSED = "processed_logprobs"
+MODES = (RAW, PROCESSED)
 
 # A recording holds this instead of minus infinity (vLLM clamps logprobs to it).
 FLOOR = -9999.0
@@ -38,7 +40,7 @@ _PREFIX = "token_id:"
 
 
 @dataclass(frozen=True)
-class Limits:
+class FieldLimits:
     """Ceilings on what one request may carry (counts; ``body_bytes`` in bytes)."""
 
     tokens: int = 131_072
@@ -66,7 +68,7 @@ class ModeChoice:
 
 
 @dataclass(frozen=True)
-class Replay:
+class FieldPlan:
     """What the engine must do for one request; ``ids`` is empty when only the mode was set."""
 
     ids: tuple[int, ...]
@@ -74,7 +76,7 @@ class Replay:
     eos_appended: bool = False
 
 
-def parse(payload: Mapping[str, object], vocabulary: Vocabulary, limits: Limits) -> Replay | None:
+def parse(payload: Mapping[str, object], vocabulary: Vocabulary, limits: FieldLimits) -> FieldPlan | None:
     """Read the fields of one request. Raises :class:`Refused`."""
     present = [name for name in FIELDS if payload.get(name) is not None]
     if not present:
@@ -85,13 +87,13 @@ def parse(payload: Mapping[str, object], vocabulary: Vocabulary, limits: Limits)
     mode = _mode(payload)
     append = _append_eos(payload, lists)
     if not lists:
-        return Replay((), mode)
+        return FieldPlan((), mode)
     name = lists[0]
     ids, inferred = _read_list(name, payload[name], vocabulary, limits)
     appended = append and vocabulary.eos is not None and ids[-1] != vocabulary.eos
     if appended and vocabulary.eos is not None:
         ids = [*ids, vocabulary.eos]
-    return Replay(tuple(ids), mode if mode.mode else inferred, appended)
+    return FieldPlan(tuple(ids), mode if mode.mode else inferred, appended)
 
 
 def token_id(text: str) -> int | None:
@@ -100,7 +102,7 @@ def token_id(text: str) -> int | None:
     return int(digits) if _DECIMAL.fullmatch(digits) else None
 
 
-def check_ids(name: str, value: object, size: int, limits: Limits) -> list[int]:
+def check_ids(name: str, value: object, size: int, limits: FieldLimits) -> list[int]:
     """A non-empty list of plain ints in [0, size). Raises :class:`Refused` naming the position."""
     if not isinstance(value, list | tuple):
         raise _fault(name, f"must be a list of integers, got {_kind(value)}")
@@ -108,7 +110,7 @@ def check_ids(name: str, value: object, size: int, limits: Limits) -> list[int]:
     return [_check_id(f"{name}[{i}]", item, size) for i, item in enumerate(value)]
 
 
-def _read_list(name: str, value: object, vocabulary: Vocabulary, limits: Limits) -> tuple[list[int], ModeChoice]:
+def _read_list(name: str, value: object, vocabulary: Vocabulary, limits: FieldLimits) -> tuple[list[int], ModeChoice]:
     unknown = ModeChoice(None, "deployment")
     if name == "enforced_token_ids":
         return check_ids(name, value, vocabulary.size, limits), unknown
@@ -117,7 +119,7 @@ def _read_list(name: str, value: object, vocabulary: Vocabulary, limits: Limits)
     return _read_tokens(name, value, vocabulary, limits)
 
 
-def _read_text(name: str, value: object, vocabulary: Vocabulary, limits: Limits) -> list[int]:
+def _read_text(name: str, value: object, vocabulary: Vocabulary, limits: FieldLimits) -> list[int]:
     if not isinstance(value, str):
         raise _fault(name, f"must be a string, got {_kind(value)}")
     if len(value) > limits.tokens * 16:
@@ -128,7 +130,7 @@ def _read_text(name: str, value: object, vocabulary: Vocabulary, limits: Limits)
     return ids
 
 
-def _read_tokens(name: str, value: object, vocabulary: Vocabulary, limits: Limits) -> tuple[list[int], ModeChoice]:
+def _read_tokens(name: str, value: object, vocabulary: Vocabulary, limits: FieldLimits) -> tuple[list[int], ModeChoice]:
     entries = value.get("tokens") if isinstance(value, dict) else None
     if not isinstance(entries, list):
         raise _fault(name, 'must be {"tokens": [{"token": ..., "top_tokens": [...]}, ...]}')
@@ -171,7 +173,7 @@ def _encode(where: str, text: str, vocabulary: Vocabulary) -> Sequence[int]:
         raise _fault(where, "cannot be tokenised (not valid Unicode text); send ids") from error
 
 
-def _top_tokens(where: str, value: object, size: int, limits: Limits) -> list[str]:
+def _top_tokens(where: str, value: object, size: int, limits: FieldLimits) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list):
@@ -206,9 +208,9 @@ def infer_mode(tops: Sequence[Sequence[str]], floors: int) -> ModeChoice:
         "floor_values": floors, "padding_ids": padding, "top_token_entries": len(entries)
     }  # fmt: skip
     if floors:
-        return ModeChoice("processed_logprobs", "inferred", evidence)
+        return ModeChoice(PROCESSED, "inferred", evidence)
     if len(entries) >= MIN_EVIDENCE and padding > PADDING_SHARE * len(entries):
-        return ModeChoice("processed_logprobs", "inferred", evidence)
+        return ModeChoice(PROCESSED, "inferred", evidence)
     return ModeChoice(None, "deployment", evidence | {"reason": "insufficient evidence"})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from logproof_vllm.fields import Limits, Vocabulary
+from logproof_vllm.fields import FieldLimits, Vocabulary
 
 NOT_RUN = "not run"
 PASSED = "passed"
@@ -41,7 +41,7 @@ class Status:
     installed: list[str] = field(default_factory=list)
     canary: str = NOT_RUN
     canary_details: Mapping[str, object] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: FieldLimits = field(default_factory=FieldLimits)
     binding: Binding | None = None
     engine: Any = None
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from logproof_vllm.fields import Limits
+from logproof_vllm.fields import FieldLimits
 
 
 class SettingError(RuntimeError):
@@ -57,9 +57,9 @@ def _required(name: str, default: int) -> int:
     return default if value is None else value
 
 
-def limits() -> Limits:
-    fallback = Limits()
-    return Limits(
+def limits() -> FieldLimits:
+    fallback = FieldLimits()
+    return FieldLimits(
         tokens=_required("LOGPROOF_MAX_ENFORCED_TOKENS", fallback.tokens),
         top_tokens=_required("LOGPROOF_MAX_TOP_TOKENS", fallback.top_tokens),
         body_bytes=_required("LOGPROOF_MAX_BODY_BYTES", fallback.body_bytes),

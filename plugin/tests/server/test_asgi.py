@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from logproof_vllm import fields, runtime
-from logproof_vllm.fields import Limits, ModeChoice, Replay, Vocabulary
+from logproof_vllm.fields import FieldLimits, FieldPlan, ModeChoice, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 from logproof_vllm.server import asgi, report
 from logproof_vllm.server.asgi import Middleware
 from logproof_vllm.server.body import GENERATE_PATH
 
 JSON = [(b"content-type", b"application/json"), (b"content-length", b"0")]
-REPLAY = Replay((5, 6), ModeChoice("raw_logprobs", "request"))
+REPLAY = FieldPlan((5, 6), ModeChoice("raw_logprobs", "request"))
 
 
 @pytest.fixture(autouse=True)
@@ -206,7 +206,7 @@ def test_bodies_that_set_no_field_reach_the_server(body: bytes) -> None:
 
 
 def test_the_body_ceiling_holds_only_where_the_fields_are_used(status: runtime.Status) -> None:
-    status.limits = Limits(body_bytes=100)
+    status.limits = FieldLimits(body_bytes=100)
     assert call(App([b"{}"]), dump(enforced_token_ids=[1], prompt="x" * 100))[0] == 400
     assert call(App([b"{}"]), dump(prompt="x" * 100))[0] == 200
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from logproof_vllm import fields, runtime
-from logproof_vllm.fields import Limits, Vocabulary
+from logproof_vllm.fields import FieldLimits, Vocabulary
 from logproof_vllm.refusal import Refused
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 from logproof_vllm.server import body, report
@@ -45,8 +45,8 @@ def test_an_unset_length_becomes_the_lists(path: str, given: dict[str, Any], len
     handed, current, _ = prepare(path, prompt="x", **given)
     assert handed["max_tokens"] == length
     assert handed["prompt"] == "x"
-    assert current.parsed is not None
-    assert len(current.parsed.ids) == length
+    assert current.body_plan is not None
+    assert len(current.body_plan.ids) == length
 
 
 @pytest.mark.parametrize(("path", "name"), [(path, name) for path, names in body.LENGTHS.items() for name in names])
@@ -101,8 +101,8 @@ def test_the_same_key_twice_means_its_last_value_as_for_the_server() -> None:
     text = b'{"enforced_token_ids": [999], "enforced_token_ids": [5], "max_tokens": 9}'
     current = report.Report()
     assert body.prepare(TEXT, text, current) is text
-    assert current.parsed is not None
-    assert current.parsed.ids == (5,)
+    assert current.body_plan is not None
+    assert current.body_plan.ids == (5,)
     with pytest.raises(Refused):
         body.prepare(TEXT, text.replace(b"[5]", b"[NaN]"), report.Report())
 
@@ -124,27 +124,29 @@ def test_odd_numbers_are_refused(bad: bytes) -> None:
 
 @pytest.mark.parametrize("broken", [b"0x5", b"05", b"9" * 5000, "٣".encode()])
 def test_broken_numbers_are_left_to_the_servers_own_parser(broken: bytes) -> None:
-    assert spelled(broken).parsed is None
+    assert spelled(broken).body_plan is None
 
 
 def test_minus_zero_is_the_integer_zero() -> None:
-    replay = spelled(b"-0").parsed
-    assert replay is not None
-    assert replay.ids == (0,)
+    plan = spelled(b"-0").body_plan
+    assert plan is not None
+    assert plan.ids == (0,)
 
 
 def test_a_body_over_the_ceiling_that_uses_no_field_passes(status: runtime.Status) -> None:
-    status.limits = Limits(body_bytes=100)
+    status.limits = FieldLimits(body_bytes=100)
     assert prepare(prompt=["enforced_str", "x" * 200])[2]
     with pytest.raises(Refused, match="ceiling with"):
         prepare(prompt="x" * 200, enforced_token_ids=[5])
 
 
 def test_the_inferred_mode_is_logged_with_its_evidence(caplog: pytest.LogCaptureFixture) -> None:
-    replay = fields.Replay((5,), fields.ModeChoice("processed_logprobs", "inferred", {"floor_values": 3}))
+    plan = fields.FieldPlan((5,), fields.ModeChoice("processed_logprobs", "inferred", {"floor_values": 3}))
     with caplog.at_level("INFO", "vllm.logproof"):
-        report.Report().fill(replay, "raw_logprobs", "tag", grammar=False)
+        report.Report().fill(plan, "raw_logprobs", "tag", grammar=False)
     assert caplog.messages == ["logprobs_mode processed_logprobs inferred from {'floor_values': 3}"]
     caplog.clear()
-    report.Report().fill(fields.Replay((5,), fields.ModeChoice(None, "deployment")), "raw_logprobs", "t", grammar=False)
+    report.Report().fill(
+        fields.FieldPlan((5,), fields.ModeChoice(None, "deployment")), "raw_logprobs", "t", grammar=False
+    )
     assert not caplog.messages

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from logproof_vllm import canary, canonical, runtime
-from logproof_vllm.fields import ModeChoice, Replay, Vocabulary
+from logproof_vllm.fields import FieldPlan, ModeChoice, Vocabulary
 from logproof_vllm.runtime import PASSED, STATUS, Binding
 from logproof_vllm.server import bad_request, checks, ingestion, report
 
@@ -94,7 +94,7 @@ def test_a_length_below_the_list_is_refused() -> None:
 
 def test_what_the_middleware_read_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "read_fields", None)
-    token = report.CURRENT.set(report.Report(parsed=Replay((7,), ModeChoice(None, "deployment"))))
+    token = report.CURRENT.set(report.Report(body_plan=FieldPlan((7,), ModeChoice(None, "deployment"))))
     try:
         plan = canonical.read(convert(Request(enforced_token_ids=[7])))
     finally:

@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from logproof_vllm import canonical
+from logproof_vllm.fields import PROCESSED, RAW
 from logproof_vllm.hooks import MARK, marked
 
-PROCESSED = "processed_logprobs"
-RAW = "raw_logprobs"
 _STEP = "_logproof_step"
 
 
@@ -34,7 +33,7 @@ _STEP = "_logproof_step"
 class Row:
     """One request of the batch: its plan, and the engine's live list of its output ids."""
 
-    plan: canonical.Plan
+    plan: canonical.EnginePlan
     output: Sequence[int]
 
     def next_id(self) -> int:

@@ -20,10 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from logproof_vllm import canonical
+from logproof_vllm.fields import PROCESSED
 from logproof_vllm.hooks import MARK, marked, when_imported
 
 MODULE = "vllm.v1.worker.gpu.sample.sampler"
-PROCESSED = "processed_logprobs"
 _MODES = "_logproof_modes"
 _MIX = "_logproof_mix"
 
@@ -60,7 +60,7 @@ def wrap_add_request(original: Callable[..., Any]) -> Callable[..., Any]:
     return add_request
 
 
-def with_trace(sampler: Any, params: Any, plan: canonical.Plan) -> Any:
+def with_trace(sampler: Any, params: Any, plan: canonical.EnginePlan) -> Any:
     """A copy of `params` that carries the enforced ids as a trace; makes the replay state when there is none."""
     if not plan.ids:
         return params

@@ -73,7 +73,7 @@ class Middleware:
             await _send_error(send, error_body(refused))
             return
         if not used:
-            await self.app(scope, _replay(body, receive), send)
+            await self.app(scope, _body_again(body, receive), send)
             return
         await self._serve(scope, body, current, receive, send)
 
@@ -81,7 +81,7 @@ class Middleware:
         _set_length(scope["headers"], len(body), scope)
         token = report.CURRENT.set(current)
         try:
-            await self.app(scope, _replay(body, receive), Replier(send, current))
+            await self.app(scope, _body_again(body, receive), Replier(send, current))
         finally:
             report.CURRENT.reset(token)
 
@@ -119,7 +119,7 @@ class Replier:
 
     async def _begin(self, message: Message) -> None:
         kind = _header(message.get("headers", ()), b"content-type")
-        if self.current.replay is None or message["status"] != 200:
+        if self.current.plan is None or message["status"] != 200:
             await self.send(message)
         elif kind.startswith(b"application/json"):
             self.start = message
@@ -180,7 +180,7 @@ async def read_body(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def _body_again(body: bytes, receive: Receive) -> Receive:
     """A ``receive`` that gives `body` once, then whatever the client sends (its disconnect)."""
     sent = False
 

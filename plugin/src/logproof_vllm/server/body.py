@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,13 +106,13 @@ def _model_body(parsed: dict[str, Any], current: report.Report, lengths: Sequenc
     With the length in the body the server's own sums say how much room the prompt leaves, before any reply begins.
     Returns whether `parsed` changed.
     """
-    replay = _read(parsed, {}, checks.ready())
-    current.parsed = replay
-    if replay is None or not replay.ids:
+    plan = _read(parsed, {}, checks.ready())
+    current.body_plan = plan
+    if plan is None or not plan.ids:
         return False
     if any(parsed.get(name) is not None for name in lengths):
         return False
-    parsed["max_tokens"] = len(replay.ids)
+    parsed["max_tokens"] = len(plan.ids)
     return True
 
 
@@ -123,22 +122,21 @@ def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
     if not isinstance(parameters, dict):
         raise Refused("sampling_params: must be an object", "sampling_params")
     engine = checks.ready()
-    replay = _read(parsed, parameters, engine)
+    plan = _read(parsed, parameters, engine)
     for name in fields.FIELDS:
         parsed.pop(name, None)
-    if replay is None:
+    if plan is None:
         return True
     prompt = parsed.get("token_ids")
-    _check_generate(parameters, replay, engine, len(prompt) if isinstance(prompt, list) else 0)
-    tag = secrets.token_hex(8)
-    entry: canonical.Entry = {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": tag}
+    _check_generate(parameters, plan, engine, len(prompt) if isinstance(prompt, list) else 0)
+    entry = canonical.entry_of(plan.ids, plan.mode.mode)
     extra = {key: value for key, value in (parameters.get("extra_args") or {}).items() if key not in fields.FIELDS}
     parameters["extra_args"] = {**extra, canonical.KEY: entry}
-    current.fill(replay, engine.default_mode, tag, parameters.get("structured_outputs") is not None)
+    current.fill(plan, engine.default_mode, entry["tag"], parameters.get("structured_outputs") is not None)
     return True
 
 
-def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -> fields.Replay | None:
+def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -> fields.FieldPlan | None:
     inner = {k: v for k, v in (parameters.get("extra_args") or {}).items() if k in fields.FIELDS and v is not None}
     outer = {k: v for k, v in parsed.items() if k in fields.FIELDS and v is not None}
     twice = sorted(set(inner) & set(outer))
@@ -147,13 +145,13 @@ def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -
     return checks.read_fields({**outer, **inner}, engine)
 
 
-def _check_generate(parameters: dict[str, Any], replay: fields.Replay, engine: Binding, prompt: int) -> None:
+def _check_generate(parameters: dict[str, Any], plan: fields.FieldPlan, engine: Binding, prompt: int) -> None:
     """A stream answers 200 before the engine checks anything, so every refusal must come from here."""
-    if replay.ids and parameters.get("max_tokens") is None:
-        parameters["max_tokens"] = len(replay.ids)
-    checks.check_engine(replay, engine)
-    checks.check_params(_View(parameters), replay, engine)
-    checks.check_fits(prompt, len(replay.ids), engine)
+    if plan.ids and parameters.get("max_tokens") is None:
+        parameters["max_tokens"] = len(plan.ids)
+    checks.check_engine(plan, engine)
+    checks.check_params(_View(parameters), plan, engine)
+    checks.check_fits(prompt, len(plan.ids), engine)
 
 
 class _View:

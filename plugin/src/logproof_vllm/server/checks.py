@@ -24,22 +24,22 @@ def ready() -> Binding:
     return STATUS.binding
 
 
-def read_fields(payload: Mapping[str, Any], binding: Binding) -> fields.Replay | None:
+def read_fields(payload: Mapping[str, Any], binding: Binding) -> fields.FieldPlan | None:
     """Parse with the engine's vocabulary and this server's ceilings. Raises :class:`Refused`."""
     return fields.parse(payload, binding.vocabulary, limits_for(binding))
 
 
-def limits_for(binding: Binding) -> fields.Limits:
+def limits_for(binding: Binding) -> fields.FieldLimits:
     """The ceilings of this server; no list can be longer than the model's length."""
     limits = STATUS.limits
     return dataclasses.replace(limits, tokens=min(limits.tokens, binding.max_model_len))
 
 
-def check_engine(replay: fields.Replay, binding: Binding) -> None:
+def check_engine(plan: fields.FieldPlan, binding: Binding) -> None:
     """Refuse what this engine's configuration cannot do."""
-    name = "enforced_token_ids" if replay.ids else "logprobs_mode"
-    changes_mode = replay.mode.mode not in (None, binding.default_mode)
-    if not replay.ids and not changes_mode:
+    name = "enforced_token_ids" if plan.ids else "logprobs_mode"
+    changes_mode = plan.mode.mode not in (None, binding.default_mode)
+    if not plan.ids and not changes_mode:
         return
     if binding.speculative:
         raise Refused(f"{name}: not supported with speculative decoding; restart without --speculative-config", name)
@@ -52,9 +52,9 @@ def check_engine(replay: fields.Replay, binding: Binding) -> None:
         )
 
 
-def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
+def check_params(params: Any, plan: fields.FieldPlan, binding: Binding) -> None:
     """Refuse combinations that would answer with something that was not enforced."""
-    if not replay.ids:
+    if not plan.ids:
         return
     name = "enforced_token_ids"
     if params.n != 1:
@@ -63,10 +63,10 @@ def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
         raise Refused(f"{name}: cannot be combined with prompt_logprobs or echoed logprobs", "prompt_logprobs")
     if getattr(params, "trace_decode_token_ids", None):
         raise Refused(f"{name}: cannot be combined with trace_decode_token_ids", "trace_decode_token_ids")
-    check_fits(1, len(replay.ids), binding)
-    if params.max_tokens is not None and params.max_tokens < len(replay.ids):
+    check_fits(1, len(plan.ids), binding)
+    if params.max_tokens is not None and params.max_tokens < len(plan.ids):
         raise Refused(
-            f"max_tokens: {params.max_tokens} would cut the {len(replay.ids)} enforced tokens; raise it or leave it "
+            f"max_tokens: {params.max_tokens} would cut the {len(plan.ids)} enforced tokens; raise it or leave it "
             f"out, and let prompt and list fit the model's length of {binding.max_model_len}",
             "max_tokens",
         )
@@ -74,9 +74,9 @@ def check_params(params: Any, replay: fields.Replay, binding: Binding) -> None:
         raise Refused(f"{name}: not proved with structured outputs on Model Runner V2; {runtime.FIX_V1}", name)
 
 
-def check_request(request: Any, replay: fields.Replay) -> None:
+def check_request(request: Any, plan: fields.FieldPlan) -> None:
     """Refuse bodies that emit nothing, or whose one list would be applied to several sequences."""
-    if not replay.ids:
+    if not plan.ids:
         return
     if getattr(request, "max_tokens", None) == 0:
         raise Refused("max_tokens=0 emits nothing; leave it out to emit the whole list", "max_tokens")

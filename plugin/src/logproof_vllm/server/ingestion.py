@@ -15,7 +15,6 @@ Twice equals once: a hooked function carries a mark.
 from __future__ import annotations
 
 import functools
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -58,12 +57,12 @@ def wrap_to_sampling_params(original: Callable[..., Any]) -> Callable[..., Any]:
             if not any(payload.get(name) is not None for name in fields.FIELDS):
                 return original(self, *args, **kwargs)
             binding = checks.ready()
-            replay = _already_read() or checks.read_fields(payload, binding)
+            plan = _already_read() or checks.read_fields(payload, binding)
             params = original(self, *args, **kwargs)
-            if replay is None:
+            if plan is None:
                 return params
-            checks.check_request(self, replay)
-            return attach(params, replay, binding)
+            checks.check_request(self, plan)
+            return attach(params, plan, binding)
 
     setattr(to_sampling_params, MARK, True)
     return to_sampling_params
@@ -102,16 +101,15 @@ def wrap_process_inputs(original: Callable[..., Any]) -> Callable[..., Any]:
     return process_inputs
 
 
-def attach(params: Any, replay: fields.Replay, binding: Binding) -> Any:
+def attach(params: Any, plan: fields.FieldPlan, binding: Binding) -> Any:
     """Put the canonical entry into `params` and tell the reply's report. Raises :class:`Refused`."""
-    checks.check_engine(replay, binding)
-    checks.check_params(params, replay, binding)
-    tag = secrets.token_hex(8)
-    entry: canonical.Entry = {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": tag}
+    checks.check_engine(plan, binding)
+    checks.check_params(params, plan, binding)
+    entry = canonical.entry_of(plan.ids, plan.mode.mode)
     params.extra_args = {**(params.extra_args or {}), canonical.KEY: entry}
     current = report.CURRENT.get()
     if current is not None:
-        current.fill(replay, binding.default_mode, tag, params.structured_outputs is not None)
+        current.fill(plan, binding.default_mode, entry["tag"], params.structured_outputs is not None)
     return params
 
 
@@ -135,16 +133,16 @@ def prepare(params: Any, binding: Binding) -> Any:
     return copy
 
 
-def _entry_from(raw: Mapping[str, Any], params: Any, binding: Binding) -> canonical.Entry:
-    replay = checks.read_fields(raw, binding)
-    if replay is None:
-        return {"ids": [], "mode": None, "tag": secrets.token_hex(8)}
-    checks.check_engine(replay, binding)
-    checks.check_params(params, replay, binding)
-    return {"ids": list(replay.ids), "mode": replay.mode.mode, "tag": secrets.token_hex(8)}
+def _entry_from(raw: Mapping[str, Any], params: Any, binding: Binding) -> canonical.EngineEntry:
+    plan = checks.read_fields(raw, binding)
+    if plan is None:
+        return canonical.entry_of((), None)
+    checks.check_engine(plan, binding)
+    checks.check_params(params, plan, binding)
+    return canonical.entry_of(plan.ids, plan.mode.mode)
 
 
-def _checked(entry: Any, params: Any, binding: Binding) -> canonical.Entry:
+def _checked(entry: Any, params: Any, binding: Binding) -> canonical.EngineEntry:
     if not isinstance(entry, dict) or set(entry) != {"ids", "mode", "tag"} or not isinstance(entry["tag"], str):
         raise Refused(f"extra_args: {canonical.KEY} is not a field of requests", "extra_args")
     payload = {"enforced_token_ids": entry["ids"] or None, "logprobs_mode": entry["mode"]}
@@ -173,10 +171,10 @@ def _extras(request: Any) -> Mapping[str, Any]:
     return getattr(request, "model_extra", None) or {}
 
 
-def _already_read() -> fields.Replay | None:
+def _already_read() -> fields.FieldPlan | None:
     """What the middleware read from this request's body."""
     current = report.CURRENT.get()
-    return current.parsed if current is not None else None
+    return current.body_plan if current is not None else None
 
 
 def _refuse_smuggled(arguments: object, parameter: str) -> None:

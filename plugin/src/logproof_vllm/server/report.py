@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from logproof_vllm.canonical import GRAMMAR_UTILITY
-from logproof_vllm.fields import ModeChoice, Replay
+from logproof_vllm.fields import FieldPlan, ModeChoice
 
 DONE = b"data: [DONE]"
 
@@ -25,22 +25,22 @@ logger = logging.getLogger("vllm.logproof")
 class Report:
     """Filled while the request is prepared; read when the reply is written.
 
-    ``parsed`` is what the body asked for; ``replay`` is set once the engine's parameters carry it.
+    ``body_plan`` is what the body asked for; ``plan`` is set once the engine's parameters carry it.
     """
 
-    parsed: Replay | None = None
-    replay: Replay | None = None
+    body_plan: FieldPlan | None = None
+    plan: FieldPlan | None = None
     mode: str = ""
     tag: str = ""
     grammar: bool = False
 
-    def fill(self, replay: Replay, default_mode: str, tag: str, grammar: bool) -> None:
-        self.replay = replay
-        self.mode = replay.mode.mode or default_mode
+    def fill(self, plan: FieldPlan, default_mode: str, tag: str, grammar: bool) -> None:
+        self.plan = plan
+        self.mode = plan.mode.mode or default_mode
         self.tag = tag
         self.grammar = grammar
-        if replay.mode.source == "inferred":
-            logger.info("logprobs_mode %s inferred from %s", self.mode, dict(replay.mode.evidence))
+        if plan.mode.source == "inferred":
+            logger.info("logprobs_mode %s inferred from %s", self.mode, dict(plan.mode.evidence))
 
 
 CURRENT: ContextVar[Report | None] = ContextVar("logproof_report", default=None)
@@ -55,16 +55,16 @@ async def fetch_off_at(engine: Any, tag: str) -> int | None:
 
 def body(report: Report, grammar_off_at: int | None) -> dict[str, object]:
     """The value of the reply's ``logproof`` key."""
-    replay = report.replay or Replay((), ModeChoice(None, "deployment"))
+    plan = report.plan or FieldPlan((), ModeChoice(None, "deployment"))
     grammar: object = None
-    if report.grammar and replay.ids:
+    if report.grammar and plan.ids:
         grammar = "kept" if grammar_off_at is None else {"off_at": grammar_off_at}
     return {
-        "enforced": len(replay.ids),
-        "eos_appended": replay.eos_appended,
+        "enforced": len(plan.ids),
+        "eos_appended": plan.eos_appended,
         "logprobs_mode": report.mode,
-        "mode_source": replay.mode.source,
-        "mode_evidence": dict(replay.mode.evidence),
+        "mode_source": plan.mode.source,
+        "mode_evidence": dict(plan.mode.evidence),
         "grammar": grammar,
     }
 
