@@ -299,6 +299,7 @@ BAD_GENERATE: list[dict[str, object]] = [
     {"enforced_token_ids": [5], "sampling_params": {"prompt_logprobs": 0}},
     {"enforced_token_ids": [5], "sampling_params": {"trace_decode_token_ids": [1]}},
     {"enforced_token_ids": [5], "sampling_params": 3},
+    *({"enforced_token_ids": [5], "sampling_params": {"extra_args": bad}} for bad in ([1], "x", 5, True)),
     {"enforced_token_ids": [5]},
     {"sampling_params": {"extra_args": {"logproof": {"ids": [1], "mode": None, "tag": "x"}}}},
     {"sampling_params": {"extra_args": {"enforced_token_ids": [1.0]}}},

@@ -121,8 +121,11 @@ def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
     parameters = parsed.get("sampling_params")
     if not isinstance(parameters, dict):
         raise Refused("sampling_params: must be an object", "sampling_params")
+    arguments = parameters.get("extra_args") or {}
+    if not isinstance(arguments, dict):
+        raise Refused("sampling_params.extra_args: must be an object", "extra_args")
     engine = checks.ready()
-    plan = _read(parsed, parameters, engine)
+    plan = _read(parsed, arguments, engine)
     for name in fields.FIELDS:
         parsed.pop(name, None)
     if plan is None:
@@ -130,14 +133,14 @@ def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
     prompt = parsed.get("token_ids")
     _check_generate(parameters, plan, engine, len(prompt) if isinstance(prompt, list) else 0)
     entry = canonical.entry_of(plan.ids, plan.mode.mode)
-    extra = {key: value for key, value in (parameters.get("extra_args") or {}).items() if key not in fields.FIELDS}
+    extra = {key: value for key, value in arguments.items() if key not in fields.FIELDS}
     parameters["extra_args"] = {**extra, canonical.KEY: entry}
     current.fill(plan, engine.default_mode, entry["tag"], parameters.get("structured_outputs") is not None)
     return True
 
 
-def _read(parsed: dict[str, Any], parameters: dict[str, Any], engine: Binding) -> fields.FieldPlan | None:
-    inner = {k: v for k, v in (parameters.get("extra_args") or {}).items() if k in fields.FIELDS and v is not None}
+def _read(parsed: dict[str, Any], arguments: dict[str, Any], engine: Binding) -> fields.FieldPlan | None:
+    inner = {k: v for k, v in arguments.items() if k in fields.FIELDS and v is not None}
     outer = {k: v for k, v in parsed.items() if k in fields.FIELDS and v is not None}
     twice = sorted(set(inner) & set(outer))
     if twice:
