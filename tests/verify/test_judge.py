@@ -11,8 +11,7 @@ import pytest
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.columns import Columns, make
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.checks import recorded
-from logproof.verify.checks import replayed as online
+from logproof.verify.checks import distribution, recorded
 from logproof.verify.judge import judge
 from logproof.verify.policy import SelfTest
 from logproof.verify.stats import gonka
@@ -68,7 +67,7 @@ def test_the_evidence_names_all_distances_and_adds_up() -> None:
     assert (told["gonka_go"], told["gonka_python"]) == (gonka.go(own, near), gonka.python(own, near)[0])
     assert {"tz", "mae", "max_abs", "kl", "slope", "bias"} <= told.keys()
     assert finding(got, "S3").log_e is not None
-    bare = online.measure(make([1], [-1.0], [[]], [[]]), make([1], [-1.0], [[1]], [[-1.0]]), policy().sigma)[1]
+    bare = distribution.measure(make([1], [-1.0], [[]], [[]]), make([1], [-1.0], [[1]], [[-1.0]]), policy().sigma)[1]
     assert "gonka_go" not in bare
 
 

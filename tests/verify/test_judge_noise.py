@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from logproof.verify.artifact.columns import Columns, make
-from logproof.verify.checks import recorded
+from logproof.verify.checks import recorded, sampling
 from logproof.verify.checks import replayed as online
+from logproof.verify.checks.seed import seed_finding
 from logproof.verify.judge import judge
 from logproof.verify.policy import Holdout, Policy, Rates
 from logproof.verify.stats import conformal, distance, plausibility, redraw
@@ -158,14 +159,14 @@ def test_the_seed_test_keeps_its_level_where_texts_differ() -> None:
     rng = np.random.default_rng(4)
     bets_alone, both = margins_policy(rng, 0), margins_policy(rng, 299)
     for used in (bets_alone, both):
-        alarms = sum(online.seed_finding(drawn(rng), used).outcome == "fail" for _ in range(400))
+        alarms = sum(seed_finding(drawn(rng), used).outcome == "fail" for _ in range(400))
         assert conformal.clopper_pearson(alarms, 400)[0] <= used.level_of("S2")
 
 
 def test_few_foreign_tokens_are_found_among_honest_margins() -> None:
     rng = np.random.default_rng(5)
     used = margins_policy(rng, 299)
-    found = [online.seed_finding(drawn(rng, 0.08), used) for _ in range(100)]
+    found = [seed_finding(drawn(rng, 0.08), used) for _ in range(100)]
     assert sum(f.outcome == "fail" for f in found) > 85
     assert all((f.p is not None and f.p <= used.level_of("S2")) == (f.outcome == "fail") for f in found)
 
@@ -174,7 +175,7 @@ def test_a_third_of_the_level_is_not_lost_where_there_is_no_seed(calibrated: Pol
     own, theirs = honest_pair(900, PLAIN)
     asked: list[float] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(online, "_sampling_failed", lambda *args: asked.append(args[-1]))
+        patched.setattr(sampling, "_sampling_failed", lambda *args: asked.append(args[-1]))
         for seed in (900, None):
             judge(artifact(own, seed=seed), replayed(theirs), calibrated, NOW)
     assert asked == pytest.approx([0.05 / 18, 0.05 * 2 / 9])

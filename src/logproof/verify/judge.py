@@ -11,6 +11,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Mode
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.checks import recorded, replayed
+from logproof.verify.checks.case import Offline
 from logproof.verify.policy import Policy
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import Context, Finding, Verdict, decide
@@ -31,7 +32,7 @@ def judge(
 
 def _replayed(
     artifact: Artifact,
-    checked: recorded.Offline,
+    checked: Offline,
     replay: ReplayResult | ReplayFailure | None,
     policy: Policy | None,
     now: datetime,

@@ -111,6 +111,10 @@ class Finding(Record, frozen=True, kw_only=True):
     blind: str = ""
 
 
+def failed_if(failed: bool, finding: Finding, reason: Reason) -> Finding:
+    return msgspec.structs.replace(finding, outcome="fail", reason=reason) if failed else finding
+
+
 class Context(Record, frozen=True, kw_only=True):
     """Under what the verdict was reached. A change of any of these makes it stale."""
 

@@ -24,7 +24,10 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.checks import recorded, replayed
+from logproof.verify.checks import recorded
+from logproof.verify.checks.case import drawn_by
+from logproof.verify.checks.distribution import measure
+from logproof.verify.checks.seed import drawn_seed, seed_obstacle
 from logproof.verify.judge import judge
 from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
 from logproof.verify.stats import conformal, distance, plausibility, redraw
@@ -186,7 +189,7 @@ def truncated(artifact: Artifact, n: int) -> Artifact:
 def _scores(pairs: Sequence[HonestPair], policy: Policy) -> dict[str, dict[str, tuple[float, ...]]]:
     table: dict[str, dict[str, list[float]]] = {}
     for p in pairs:
-        draw = _redraw(p, p.replay.columns, *recorded.drawn_by(p.artifact, _trusted(policy)), policy)
+        draw = _redraw(p, p.replay.columns, *drawn_by(p.artifact, _trusted(policy)), policy)
         for b in range(len(conformal.BUCKETS)):
             n = head_length(p, b)
             if n is None:
@@ -199,8 +202,8 @@ def _scores(pairs: Sequence[HonestPair], policy: Policy) -> dict[str, dict[str, 
 def _score(p: HonestPair, n: int, policy: Policy, draw: redraw.Redraw | None) -> dict[str, float]:
     """Scores of its first n tokens. draw: repeated on the whole replay, None where it cannot be."""
     own, theirs = p.own.head(n), p.replay.columns.head(n)
-    _, found = replayed.measure(own, theirs, policy.sigma)
-    sampler, _ = recorded.drawn_by(p.artifact)
+    _, found = measure(own, theirs, policy.sigma)
+    sampler, _ = drawn_by(p.artifact)
     if not isinstance(sampler, str) and not sampler.greedy:
         drawn = plausibility.outcomes(theirs, sampler, p.artifact.claim.model.vocab_size)
         found["surprise"] = plausibility.surprise(drawn).z
@@ -215,7 +218,7 @@ def _rates(pairs: Sequence[HonestPair], policy: Policy) -> Rates:
     out = tokens = beyond = greedy = 0
     step = GREEDY_STEPS.get(policy.executor.dtype or "", 0.125)
     for p in pairs:
-        sampler, profile = recorded.drawn_by(p.artifact, _trusted(policy))
+        sampler, profile = drawn_by(p.artifact, _trusted(policy))
         if isinstance(sampler, str):
             continue
         if sampler.greedy:
@@ -245,10 +248,10 @@ def _redraw(
     p: HonestPair, rows: Columns, sampler: Sampler | str, profile: Profile | None, policy: Policy | None = None
 ) -> redraw.Redraw | None:
     """The draw repeated on these rows, the verifier's under a policy or the record's own; None where it cannot be."""
-    seed = recorded.drawn_seed(p.artifact)
+    seed = drawn_seed(p.artifact)
     if isinstance(sampler, str) or sampler.greedy or profile is None or seed is None:
         return None
-    if recorded.seed_obstacle(p.artifact, sampler, profile) is not None:
+    if seed_obstacle(p.artifact, sampler, profile) is not None:
         return None
     vocab, prompt = p.artifact.claim.model.vocab_size, len(p.artifact.tokens.prompt_ids or ())
     slack = policy.cut_slack(sampler) if policy is not None else 0.0
@@ -259,7 +262,7 @@ def _selftest(pairs: Sequence[HonestPair]) -> SelfTest | None:
     """S4 on all sampled records under the profile that they claim; None where none can be replayed."""
     names, tokens, violations = set[str](), 0, 0
     for p in pairs:
-        sampler, profile = recorded.drawn_by(p.artifact, p.artifact.claim.sampler_profile)
+        sampler, profile = drawn_by(p.artifact, p.artifact.claim.sampler_profile)
         draw = _redraw(p, p.own, sampler, profile)
         if draw is not None and profile is not None:
             names.add(profile.id)

@@ -17,6 +17,7 @@ import numpy as np
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats, Mask
 from logproof.verify.stats.support import Sampler, support
+from logproof.verify.verdict import Finding
 
 Kind = Literal["contradiction", "unknown"]
 
@@ -184,3 +185,30 @@ def _bounds(columns: Columns, ends: Collection[int], sampler: Sampler, vocab_siz
         high = np.where(above > 0.0, above / np.exp(least), 0.0)
         low = np.minimum(sure / np.exp(most), 1.0)
         return np.asarray(low, np.float64), np.asarray(np.minimum(high, 1.0), np.float64)
+
+
+def check_end(
+    artifact: Artifact,
+    eos_ids: tuple[int, ...] | None,
+    columns: Columns | None = None,
+    sampler: Sampler | str = "",
+) -> Finding:
+    """S6. columns, sampler: for how likely an end was; without them that is left open."""
+    if eos_ids is not None:
+        model = msgspec.structs.replace(artifact.claim.model, eos_ids=eos_ids)
+        artifact = msgspec.structs.replace(artifact, claim=msgspec.structs.replace(artifact.claim, model=model))
+    found = end_faults(artifact)
+    wrong = [f.detail for f in found if f.kind == "contradiction"]
+    open_ = [f.detail for f in found if f.kind == "unknown"]
+    if wrong:
+        return Finding(test="S6", outcome="fail", reason="termination", detail="; ".join(wrong))
+    if open_:
+        return Finding(test="S6", outcome="unknown", reason="end_unknown", detail="; ".join(open_))
+    chances = None
+    if columns is not None and not isinstance(sampler, str):
+        chances = end_chances(artifact, columns, sampler)
+    finding = Finding(test="S6", outcome="pass", detail="the end fits the claim", blind="an early stop on a likely end")
+    if chances is None:
+        return finding
+    detail = f"{finding.detail}; {chances.words}"
+    return msgspec.structs.replace(finding, detail=detail, n=len(chances.low), statistic=chances.numbers)

@@ -9,9 +9,14 @@ Cannot see: rows narrower than what was kept; temperature 1 without cuts, where 
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
+from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import REST_SLACK, Columns, Floats, Mask
+from logproof.verify.checks.case import has_cuts
+from logproof.verify.stats.support import GREEDY_BELOW
+from logproof.verify.verdict import Finding, Reason
 
 CLOSE = 1e-5
 """How far a float32 row that sums to 1 may be from it."""
@@ -45,3 +50,32 @@ def _lowest(columns: Columns) -> Floats:
 def share_of_ones(columns: Columns) -> float:
     """Share of rows (0..1) whose probabilities sum to 1 within CLOSE; NaN without rows."""
     return float((np.abs(columns.mass - 1.0) <= CLOSE).mean()) if len(columns) else float("nan")
+
+
+def check_mass(artifact: Artifact, columns: Columns) -> list[Finding]:
+    """S0c: a failure where processed logprobs are stated and cannot be, else a note where the two kinds differ."""
+    spec, told = artifact.logprobs, artifact.sampling
+    if spec is None or spec.mode == "constrained" or not columns.width or not has_cuts(told):
+        return []
+    if artifact.claim.engine.name != "vllm":  # SGLang's are processed before its cuts, and sum to 1 over all tokens
+        return []
+    if told.temperature is None or told.temperature < GREEDY_BELOW:
+        return []
+    wrong = not_processed(columns, spec.k, told.top_k or 0, spec.step)
+    blind = "rows narrower than what was kept, forged sums"
+    finding = Finding(test="S0c", outcome="note", detail="", n=len(columns), blind=blind)
+    if spec.mode == "processed" and wrong.any():
+        at = int(wrong.argmax())
+        detail = (
+            f"processed logprobs are stated, but {int(wrong.sum())} of {len(columns)} rows cannot be: row {at} lists"
+            f" {columns.counts[at]} tokens of probability {columns.mass[at]:.4f} together; they look raw"
+        )
+        numbers = {"impossible_share": float(wrong.mean())}
+        return [msgspec.structs.replace(finding, outcome="fail", reason="kind", detail=detail, statistic=numbers)]
+    ones = share_of_ones(columns)
+    looks = "processed" if ones == 1.0 and spec.step < CLOSE else "raw" if wrong.any() else None
+    odd = looks is not None and looks != spec.mode
+    detail = f"{ones:.1%} of rows sum to 1; {spec.mode} logprobs are stated{f', they look {looks}' if odd else ''}"
+    numbers = {"ones_share": ones}
+    reason: Reason | None = "kind" if odd else None
+    return [msgspec.structs.replace(finding, reason=reason, detail=detail, statistic=numbers)]

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.verdict import Finding
 
 STEPS = {"bfloat16": 2.0**-5, "float16": 2.0**-8}
 TOLERANCE = 1e-4
@@ -63,3 +65,34 @@ def read(columns: Columns, temperatures: Sequence[float] = (), need: float = 0.9
             if share >= need:
                 return Reading(name, t, share)
     return None
+
+
+def check_rounding(artifact: Artifact, columns: Columns) -> list[Finding]:
+    """S0b, a note: forged values may be put on the lattice, and some models have none."""
+    dtype, spec = artifact.claim.numerics.dtype, artifact.logprobs
+    step = STEPS.get(dtype or "")
+    if spec is None or columns.width < 2 or (step is None and dtype != "float32"):
+        return []
+    if spec.step >= TOLERANCE:
+        return []
+    t = artifact.sampling.temperature or 1.0
+    scale = t if spec.mode == "processed" else 1.0
+    share = lattice_share(columns, step or STEPS["bfloat16"], scale)
+    odd = share < 0.95 if step is not None else share > 0.5
+    grid = dtype if step is not None else "bfloat16"
+    detail = f"{share:.1%} of rows lie on the lattice of {grid}; {dtype} is claimed"
+    told = read(columns, (t,)) if odd else None
+    if told is not None:
+        kind = "raw" if told.temperature == 1.0 else f"processed at temperature {told.temperature:g}"
+        detail += f"; they look like {told.dtype}, {kind}"
+    return [
+        Finding(
+            test="S0b",
+            outcome="note",
+            reason="lattice" if odd else None,
+            detail=detail,
+            n=len(columns),
+            statistic={"lattice_share": share},
+            blind="models that scale or cap logits, float32 heads, forged values",
+        )
+    ]

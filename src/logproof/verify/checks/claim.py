@@ -1,0 +1,16 @@
+"""The note on sampling that the request did not name."""
+
+from __future__ import annotations
+
+from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.verdict import Finding
+
+
+def check_claim(artifact: Artifact) -> list[Finding]:
+    """A note on sampling that the request did not name: a false statement about the server's defaults is not seen."""
+    sources = artifact.sampling.sources
+    named = sorted(n for n, s in sources.items() if s in ("engine", "generation_config", "operator"))
+    if not named:
+        return []
+    told = ", ".join(f"{name} ({sources[name]})" for name in named)
+    return [Finding(test="claim", outcome="note", detail=f"not in the request, but stated: {told}", n=len(named))]
