@@ -1,4 +1,4 @@
-"""Links: what one attempt sends over a connection, and when a connection may serve the next one."""
+"""Connections: what one attempt sends over a connection, and when a connection may serve the next one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
-from logproof.http.connections import Link, Links
+from logproof.http.connections import ConnectionPool, PooledConnection
 from logproof.http.endpoint import endpoint
 from logproof.http.exchange import WireRequest
 
@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 ASK = WireRequest("/v1/x", b"{}")
 
 
-def against(answer: bytes, job: Callable[[Links], Awaitable[T]], *, reads: int = 65_536) -> T:
+def against(answer: bytes, job: Callable[[ConnectionPool], Awaitable[T]], *, reads: int = 65_536) -> T:
     """Run a job against a server that reads so many bytes of a connection at a time, and answers each time."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -29,29 +29,31 @@ def against(answer: bytes, job: Callable[[Links], Awaitable[T]], *, reads: int =
     async def run() -> T:
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=reads)
         port = server.sockets[0].getsockname()[1]
-        links = Links(endpoint(f"http://127.0.0.1:{port}/base", key="k" * 8, headers={"X-Side": "ours"}, env={}))
+        pool = ConnectionPool(
+            endpoint(f"http://127.0.0.1:{port}/base", key="k" * 8, headers={"X-Side": "ours"}, env={})
+        )
         try:
-            return await job(links)
+            return await job(pool)
         finally:
-            await links.close()
+            await pool.close()
             server.close()
 
     return asyncio.run(run())
 
 
-async def exchange(links: Links, request: WireRequest = ASK) -> tuple[bool, bytes]:
+async def exchange(pool: ConnectionPool, request: WireRequest = ASK) -> tuple[bool, bytes]:
     """(whether the connection was fresh, body)."""
-    link = Link(links)
+    connection = PooledConnection(pool)
     try:
-        _, _, content = await link.ask(request)
-        return link.fresh, await content.read()
+        _, _, content = await connection.ask(request)
+        return connection.fresh, await content.read()
     finally:
-        link.free()
+        connection.free()
 
 
 def test_a_whole_reply_leaves_its_connection_to_the_next() -> None:
-    async def job(links: Links) -> list[tuple[bool, bytes]]:
-        return [await exchange(links) for _ in range(3)]
+    async def job(pool: ConnectionPool) -> list[tuple[bool, bytes]]:
+        return [await exchange(pool) for _ in range(3)]
 
     assert against(OK, job) == [(True, b"{}"), (False, b"{}"), (False, b"{}")]
 
@@ -61,42 +63,42 @@ def test_hints_before_a_reply_are_passed_over() -> None:
 
 
 def test_a_reply_not_read_to_its_end_costs_the_connection() -> None:
-    async def job(links: Links) -> list[bool]:
+    async def job(pool: ConnectionPool) -> list[bool]:
         fresh = []
         for _ in range(2):
-            link = Link(links)
-            await link.ask(ASK)
-            link.free()
-            fresh.append(link.fresh)
+            connection = PooledConnection(pool)
+            await connection.ask(ASK)
+            connection.free()
+            fresh.append(connection.fresh)
         return fresh
 
     assert against(OK[:-1], job) == [True, True]
 
 
 def test_a_reply_to_a_request_that_is_not_sent_whole_costs_the_connection() -> None:
-    async def job(links: Links) -> tuple[bool, bool]:
-        first = await exchange(links, WireRequest("/v1/x", b"x" * 2**25))
-        return first[0], (await exchange(links))[0]
+    async def job(pool: ConnectionPool) -> tuple[bool, bool]:
+        first = await exchange(pool, WireRequest("/v1/x", b"x" * 2**25))
+        return first[0], (await exchange(pool))[0]
 
     assert against(OK, job, reads=16) == (True, True)
 
 
 def test_a_connection_lost_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def job(links: Links) -> None:
+    async def job(pool: ConnectionPool) -> None:
         async def connect(*_: object) -> Any:
             return SimpleNamespace(protocol=None, transport=None, close=lambda: None)
 
-        monkeypatch.setattr(links.connector, "connect", connect)
-        await exchange(links)
+        monkeypatch.setattr(pool.connector, "connect", connect)
+        await exchange(pool)
 
     with pytest.raises(aiohttp.ServerDisconnectedError):
         against(OK, job)
 
 
 def test_the_head_of_a_request() -> None:
-    async def heads(links: Links) -> list[bytes]:
+    async def heads(pool: ConnectionPool) -> list[bytes]:
         own = WireRequest("/v1/x?a=b", b"{}", (("accept", "text/plain"), ("version", "3")))
-        return [links.head(r) for r in (ASK, own, WireRequest("/health", method="GET"), WireRequest("/stop"))]
+        return [pool.head(r) for r in (ASK, own, WireRequest("/health", method="GET"), WireRequest("/stop"))]
 
     post, own, get, empty = (head.decode().split("\r\n") for head in against(OK, heads))
     assert post[0] == "POST /base/v1/x HTTP/1.1"

@@ -20,7 +20,7 @@ from logproof.errors import (
 )
 from logproof.http.endpoint import endpoint
 from logproof.http.exchange import SseEvent
-from logproof.http.faults import Fault, check_type, event_fault, read_fault, redirected, status_error
+from logproof.http.faults import WireFault, check_type, event_fault, read_fault, redirected, status_error
 
 HERE = endpoint("http://h:8000", env={})
 KEY = "sk-test-ABC123"
@@ -30,34 +30,37 @@ KEYED = endpoint("http://h:8000", key=KEY, key_env="MY_KEY", env={"MY_KEY": KEY}
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ({"error": {"message": "m", "type": "t", "param": None, "code": "c"}}, Fault("m", "c")),
-        ({"error": {"message": "m", "type": "BadRequestError", "code": 400}}, Fault("m", "BadRequestError", 400)),
+        ({"error": {"message": "m", "type": "t", "param": None, "code": "c"}}, WireFault("m", "c")),
+        ({"error": {"message": "m", "type": "BadRequestError", "code": 400}}, WireFault("m", "BadRequestError", 400)),
         (
             {"error": {"message": "m", "type": "invalid_request_error", "code": "400"}},
-            Fault("m", "invalid_request_error", 400),
+            WireFault("m", "invalid_request_error", 400),
         ),
-        ({"error": {"message": "m"}}, Fault("m")),
+        ({"error": {"message": "m"}}, WireFault("m")),
         (
             {"error": {"message": "", "type": "internal_server_error"}},
-            Fault('{"message":"","type":"internal_server_error"}', "internal_server_error"),
+            WireFault('{"message":"","type":"internal_server_error"}', "internal_server_error"),
         ),
-        ({"error": "Unauthorized"}, Fault("Unauthorized")),
-        ({"object": "error", "message": "m", "type": "503", "param": None, "code": 503}, Fault("m", None, 503)),
-        ({"detail": "Not Found"}, Fault("Not Found")),
-        ({"detail": [{"loc": ["body"], "msg": "m"}]}, Fault('[{"loc":["body"],"msg":"m"}]')),
-        ({"type": "error", "error": {"type": "overloaded_error", "message": "m"}}, Fault("m", "overloaded_error")),
+        ({"error": "Unauthorized"}, WireFault("Unauthorized")),
+        ({"object": "error", "message": "m", "type": "503", "param": None, "code": 503}, WireFault("m", None, 503)),
+        ({"detail": "Not Found"}, WireFault("Not Found")),
+        ({"detail": [{"loc": ["body"], "msg": "m"}]}, WireFault('[{"loc":["body"],"msg":"m"}]')),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "m"}}, WireFault("m", "overloaded_error")),
         (
             {
                 "type": "error",
                 "error": {"type": "invalid_request_error", "message": "m", "details": {"error_code": "e"}},
             },
-            Fault("m", "e"),
+            WireFault("m", "e"),
         ),
-        ({"type": "error", "code": "c", "message": "m", "sequence_number": 3}, Fault("m", "c")),
-        ({"error": {"code": 400, "message": "m", "status": "INVALID_ARGUMENT"}}, Fault("m", "INVALID_ARGUMENT", 400)),
+        ({"type": "error", "code": "c", "message": "m", "sequence_number": 3}, WireFault("m", "c")),
+        (
+            {"error": {"code": 400, "message": "m", "status": "INVALID_ARGUMENT"}},
+            WireFault("m", "INVALID_ARGUMENT", 400),
+        ),
         (
             [{"error": {"code": 429, "message": "m", "status": "RESOURCE_EXHAUSTED"}}],
-            Fault("m", "RESOURCE_EXHAUSTED", 429),
+            WireFault("m", "RESOURCE_EXHAUSTED", 429),
         ),
         (
             {
@@ -67,18 +70,18 @@ KEYED = endpoint("http://h:8000", key=KEY, key_env="MY_KEY", env={"MY_KEY": KEY}
                     "details": [{"@type": "x"}, {"@type": "RetryInfo", "retryDelay": "12.5s"}],
                 }
             },
-            Fault("m", None, 429, 12.5),
+            WireFault("m", None, 429, 12.5),
         ),
-        ({"error": {"code": 429, "message": "m", "details": [{"retryDelay": "soon"}, 7]}}, Fault("m", None, 429)),
-        ({"error": {"message": "m", "code": True}}, Fault("m")),
-        ({"error": {"message": "m", "code": 7}}, Fault("m")),
-        ({"error": None, "detail": "d"}, Fault("d")),
-        ({"hello": 1}, Fault('{"hello": 1}')),
-        ([], Fault("[]")),
-        (7, Fault("7")),
+        ({"error": {"code": 429, "message": "m", "details": [{"retryDelay": "soon"}, 7]}}, WireFault("m", None, 429)),
+        ({"error": {"message": "m", "code": True}}, WireFault("m")),
+        ({"error": {"message": "m", "code": 7}}, WireFault("m")),
+        ({"error": None, "detail": "d"}, WireFault("d")),
+        ({"hello": 1}, WireFault('{"hello": 1}')),
+        ([], WireFault("[]")),
+        (7, WireFault("7")),
     ],
 )
-def test_envelopes(body: object, fault: Fault) -> None:
+def test_envelopes(body: object, fault: WireFault) -> None:
     assert read_fault(json.dumps(body).encode()) == fault
 
 
@@ -95,7 +98,7 @@ def test_envelopes(body: object, fault: Fault) -> None:
     ],
 )
 def test_bodies_that_are_no_error_object(body: bytes, message: str) -> None:
-    assert read_fault(body) == Fault(message)
+    assert read_fault(body) == WireFault(message)
 
 
 @given(
@@ -135,57 +138,57 @@ OVERFLOWS = [
 
 @pytest.mark.parametrize("text", OVERFLOWS)
 def test_context_overflow_by_text(text: str) -> None:
-    assert type(status_error(400, Fault(text), HERE)) is ContextOverflow
+    assert type(status_error(400, WireFault(text), HERE)) is ContextOverflow
 
 
 @pytest.mark.parametrize(
     ("status", "fault", "kind"),
     [
-        (400, Fault("m", "context_length_exceeded"), ContextOverflow),
-        (413, Fault("m", "request_too_large"), ContextOverflow),
-        (413, Fault("Request Entity Too Large"), StatusError),
-        (400, Fault("m", "content_filter"), ContentFiltered),
-        (400, Fault("triggering Azure OpenAI's content management policy", "x"), ContentFiltered),
-        (401, Fault("m"), AuthError),
-        (403, Fault("m"), AuthError),
-        (400, Fault("API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"), AuthError),
-        (404, Fault("The model `nope` does not exist. Valid aliases: smollm2.", "NotFoundError"), ModelNotFound),
-        (404, Fault("models/gemini-9.1 is not found for API version v1beta", "NOT_FOUND"), ModelNotFound),
-        (404, Fault("model: claude-x", "not_found_error"), ModelNotFound),
-        (400, Fault("agenerate_content: Invalid model name passed in model=nope."), ModelNotFound),
-        (404, Fault("m", "model_not_found"), ModelNotFound),
-        (404, Fault("Not Found"), StatusError),
-        (404, Fault("Response with id 'resp_nope' not found.", "invalid_request_error"), StatusError),
-        (429, Fault("m"), RateLimited),
-        (500, Fault("m"), ServerFault),
-        (529, Fault("m"), ServerFault),
-        (400, Fault("m"), StatusError),
-        (400, Fault("smollm2 is not a multimodal model"), StatusError),
+        (400, WireFault("m", "context_length_exceeded"), ContextOverflow),
+        (413, WireFault("m", "request_too_large"), ContextOverflow),
+        (413, WireFault("Request Entity Too Large"), StatusError),
+        (400, WireFault("m", "content_filter"), ContentFiltered),
+        (400, WireFault("triggering Azure OpenAI's content management policy", "x"), ContentFiltered),
+        (401, WireFault("m"), AuthError),
+        (403, WireFault("m"), AuthError),
+        (400, WireFault("API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"), AuthError),
+        (404, WireFault("The model `nope` does not exist. Valid aliases: smollm2.", "NotFoundError"), ModelNotFound),
+        (404, WireFault("models/gemini-9.1 is not found for API version v1beta", "NOT_FOUND"), ModelNotFound),
+        (404, WireFault("model: claude-x", "not_found_error"), ModelNotFound),
+        (400, WireFault("agenerate_content: Invalid model name passed in model=nope."), ModelNotFound),
+        (404, WireFault("m", "model_not_found"), ModelNotFound),
+        (404, WireFault("Not Found"), StatusError),
+        (404, WireFault("Response with id 'resp_nope' not found.", "invalid_request_error"), StatusError),
+        (429, WireFault("m"), RateLimited),
+        (500, WireFault("m"), ServerFault),
+        (529, WireFault("m"), ServerFault),
+        (400, WireFault("m"), StatusError),
+        (400, WireFault("smollm2 is not a multimodal model"), StatusError),
     ],
 )
-def test_kinds(status: int, fault: Fault, kind: type[StatusError]) -> None:
+def test_kinds(status: int, fault: WireFault, kind: type[StatusError]) -> None:
     error = status_error(status, fault, HERE)
     assert type(error) is kind
     assert (error.status, error.code) == (status, fault.code)
 
 
 def test_hints_say_what_to_do() -> None:
-    assert "MY_KEY; it was sent and refused" in (status_error(401, Fault("m"), KEYED).hint or "")
-    assert "LOGPROOF_API_KEY; it is not set" in (status_error(401, Fault("m"), HERE).hint or "")
-    assert "http://h:8000/v1/models" in (status_error(404, Fault("m", "model_not_found"), HERE).hint or "")
-    assert "is the base URL right (http://h:8000)" in (status_error(404, Fault("Not Found"), HERE).hint or "")
-    assert "shorten the prompt" in (status_error(400, Fault(OVERFLOWS[0]), HERE).hint or "")
-    assert status_error(422, Fault("m"), HERE).hint is None
+    assert "MY_KEY; it was sent and refused" in (status_error(401, WireFault("m"), KEYED).hint or "")
+    assert "LOGPROOF_API_KEY; it is not set" in (status_error(401, WireFault("m"), HERE).hint or "")
+    assert "http://h:8000/v1/models" in (status_error(404, WireFault("m", "model_not_found"), HERE).hint or "")
+    assert "is the base URL right (http://h:8000)" in (status_error(404, WireFault("Not Found"), HERE).hint or "")
+    assert "shorten the prompt" in (status_error(400, WireFault(OVERFLOWS[0]), HERE).hint or "")
+    assert status_error(422, WireFault("m"), HERE).hint is None
 
 
 def test_a_key_that_the_server_repeats_is_masked() -> None:
     odd = endpoint("http://h", key="plainkey99", env={})
-    error = status_error(422, Fault("header was plainkey99", "code-plainkey99"), odd)
+    error = status_error(422, WireFault("header was plainkey99", "code-plainkey99"), odd)
     assert "plainkey99" not in f"{error}{error.code}{error.server_message}{error.hint}"
 
 
 def test_long_texts_are_cut() -> None:
-    error = status_error(400, Fault("x" * 100_000, "c" * 1000), HERE)
+    error = status_error(400, WireFault("x" * 100_000, "c" * 1000), HERE)
     assert len(str(error)) < 500
     assert len(error.code or "") <= 80
 
@@ -215,7 +218,7 @@ def test_long_texts_are_cut() -> None:
     ],
 )
 def test_error_objects_inside_a_stream(event: SseEvent, status: int, code: str | None) -> None:
-    assert event_fault(event) == Fault("m", code, status)
+    assert event_fault(event) == WireFault("m", code, status)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +238,7 @@ def test_ordinary_events_are_no_faults(event: SseEvent) -> None:
 
 
 def test_an_error_event_without_an_error_object_keeps_its_text() -> None:
-    assert event_fault(SseEvent("error", '{"a": 1}')) == Fault('{"a": 1}', None, 500)
+    assert event_fault(SseEvent("error", '{"a": 1}')) == WireFault('{"a": 1}', None, 500)
 
 
 @pytest.mark.parametrize(("kind", "stream"), [("text/html", False), ("text/html", True), ("application/json", True)])

@@ -160,7 +160,7 @@ async def open_probe_sender(
     brief = msgspec.structs.replace(place, timeouts=_brief_timeouts(place.timeouts))
     round_ = 0
 
-    def retrying(error: EndpointError, sends: int) -> None:
+    def announce_retry(error: EndpointError, sends: int) -> None:
         """The questions go out together: of their retries, the first of each round is announced."""
         nonlocal round_
         if announce is not None and sends > round_:
@@ -168,7 +168,7 @@ async def open_probe_sender(
             announce(f"asking {place.display} again, try {sends + 1} of {attempts}: {error.message}")
 
     async with (
-        Transport(brief, policy=policy, retrying=retrying) as questions,
+        Transport(brief, policy=policy, on_retry=announce_retry) as questions,
         Transport(place, limit=options.concurrency, policy=options.retry) as requests,
     ):
         yield _ProbeSender(questions, requests)

@@ -1,7 +1,8 @@
 """Kept-alive connections to one endpoint: aiohttp's pool, TLS and HTTP parser, without its ClientSession.
 
 What a session adds to each request (URL and option handling, cookies, redirects, a task that writes the body) costs
-more than the exchange itself, and none of it is wanted here.
+more than the exchange itself, and none of it is wanted here. What lies below the session is less public: pyproject.toml
+names the minor versions that were tried, and tests/http/test_aiohttp_surface.py each name that is used.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _KEEP_IDLE_S = 4.0
 _READ_BUFFER = 2**18
 
 
-class Links:
+class ConnectionPool:
     """The connections of one endpoint; made inside a running event loop, to be closed there.
 
     Their number is limited by the requests that are admitted alone. gzip and deflate are accepted, whatever optional
@@ -59,15 +60,15 @@ class Links:
         return f"{request.method} {self._root}{request.path} HTTP/1.1\r\n{fields}{length}\r\n".encode()
 
 
-class Link:
+class PooledConnection:
     """The connection of one attempt. fresh: whether it was opened, or being opened, for this attempt.
 
     Errors are aiohttp's ClientError kinds; ConnectionTimeoutError where no connection stood in time.
     """
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self.fresh = True
-        self._links = links
+        self._pool = pool
         self._connection: Connection | None = None
         self._content: aiohttp.StreamReader | None = None
 
@@ -78,13 +79,13 @@ class Link:
         if protocol is None or transport is None:
             raise aiohttp.ServerDisconnectedError
         protocol.set_response_params(read_until_eof=True, read_bufsize=_READ_BUFFER)
-        transport.write(self._links.head(request) + request.body)
+        transport.write(self._pool.head(request) + request.body)
         try:
             message, self._content = await protocol.read()
             while 100 <= message.code < 200:
                 message, self._content = await protocol.read()
         except HttpProcessingError as error:
-            raise aiohttp.ClientResponseError(self._links.place.request_info, ()) from error
+            raise aiohttp.ClientResponseError(self._pool.place.request_info, ()) from error
         return message.code, tuple((name.lower(), value) for name, value in message.headers.items()), self._content
 
     def free(self) -> None:
@@ -99,14 +100,14 @@ class Link:
             self._connection.close()
 
     async def _connect(self) -> Connection:
-        links = self._links
+        pool = self._pool
         try:
-            connection = await links.connector.connect(links.place, [], links.timeout)
+            connection = await pool.connector.connect(pool.place, [], pool.timeout)
         except TimeoutError:
             raise aiohttp.ConnectionTimeoutError from None
         if connection.transport is not None:
-            self.fresh = connection.transport not in links.known
-            links.known.add(connection.transport)
+            self.fresh = connection.transport not in pool.known
+            pool.known.add(connection.transport)
         return connection
 
 

@@ -18,7 +18,7 @@ _HINTS = {
 }
 
 
-class Limits:
+class Deadlines:
     """Clock of one attempt, which runs inside it as a context; first_byte_s is None before the head.
 
     A piece of the reply only moves the time at which the attempt ends. The one timer looks there when it is due,
@@ -63,7 +63,7 @@ class Limits:
         """Seconds since the attempt began."""
         return self._now() - self._start
 
-    def fired(self, which: str | None = None) -> TimeoutFired:
+    def timeout_error(self, which: str | None = None) -> TimeoutFired:
         """The error of the limit that ended the attempt; `which` where another timer fired."""
         name = which or self._which
         return TimeoutFired(name, getattr(self._timeouts, name), hint=_HINTS[name])

@@ -64,7 +64,7 @@ class Secret:
 
 
 class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits in seconds of one attempt, each counted from its own start; None is no limit.
+    """Deadlines in seconds of one attempt, each counted from its own start; None is no limit.
 
     connect: name look-up, TCP and TLS. first_byte: from sending to the head of the reply; a reply that
     is not streamed has none before the engine is done. idle: between two pieces of the body. total:

@@ -1,4 +1,4 @@
-"""What a server said when it refused: envelope -> `Fault` -> one typed error of logproof.errors.
+"""What a server said when it refused: envelope -> `WireFault` -> one typed error of logproof.errors.
 
 Envelopes read: OpenAI, vLLM and llama.cpp `{"error": {message, type, code}}` (code a text, or the integer status),
 SGLang `{"error": "text"}` and flat `{"object": "error", message, type, code}`, FastAPI `{"detail": ...}`,
@@ -67,7 +67,7 @@ _STATUS_OF_CODE = {
 """HTTP status that an error code stands for, where the object itself names none."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class WireFault(msgspec.Struct, frozen=True):
     """An error object. message: the server's text, whole. code: its own code, or its type. status: the
     status that it names, or None. delay_s: the wait of google.rpc.RetryInfo, seconds."""
 
@@ -77,17 +77,17 @@ class Fault(msgspec.Struct, frozen=True):
     delay_s: float | None = None
 
 
-def read_fault(body: bytes | str) -> Fault:
+def read_fault(body: bytes | str) -> WireFault:
     """The error that an error body holds; any body gives one."""
     text = body if isinstance(body, str) else body[:MAX_ERROR_BYTES].decode(errors="replace")
     try:
         decoded: object = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return Fault(_plain(text))
-    return _of_json(decoded) or Fault(_plain(text))
+        return WireFault(_plain(text))
+    return _of_json(decoded) or WireFault(_plain(text))
 
 
-def event_fault(event: SseEvent) -> Fault | None:
+def event_fault(event: SseEvent) -> WireFault | None:
     """The error object that an event of a 200 stream is, or None for an ordinary event.
 
     status: the one that the object names or its code stands for, else 500.
@@ -102,7 +102,7 @@ def event_fault(event: SseEvent) -> Fault | None:
     found = decoded[0] if isinstance(decoded, list) and decoded else decoded
     if not named and not (isinstance(found, dict) and (found.get("error") or found.get("type") == "error")):
         return None
-    fault = _of_json(found) or Fault(_plain(event.data))
+    fault = _of_json(found) or WireFault(_plain(event.data))
     status = fault.status or _STATUS_OF_CODE.get((fault.code or "").lower(), 500)
     return msgspec.structs.replace(fault, status=status)
 
@@ -116,7 +116,7 @@ def error_in_body(text: str) -> StatusError | None:
     return _kind(status, fault)(status, fault.message, code=clip(fault.code, _MAX_CODE) if fault.code else None)
 
 
-def status_error(status: int, fault: Fault, endpoint: Endpoint) -> StatusError:
+def status_error(status: int, fault: WireFault, endpoint: Endpoint) -> StatusError:
     """The typed error of a fault, with the server's own words (bounded, keys masked) and a hint."""
     message = endpoint.mask(fault.message)
     code = clip(endpoint.mask(fault.code), _MAX_CODE) if fault.code else None
@@ -148,7 +148,7 @@ def redirected(status: int, location: str | None, endpoint: Endpoint) -> StatusE
     return StatusError(status, f"a redirect to {place}", hint="redirects are not followed: correct the base URL")
 
 
-def _of_json(decoded: object) -> Fault | None:
+def _of_json(decoded: object) -> WireFault | None:
     if isinstance(decoded, list):
         return _of_json(decoded[0]) if decoded else None
     if not isinstance(decoded, dict):
@@ -157,19 +157,19 @@ def _of_json(decoded: object) -> Fault | None:
     if isinstance(inner, dict):
         return _of_object(inner)
     if isinstance(inner, str) and inner:
-        return Fault(inner)
+        return WireFault(inner)
     if "message" in decoded:
         return _of_object(decoded)
     detail = decoded.get("detail")
     if not detail:
         return None
-    return Fault(detail if isinstance(detail, str) else msgspec.json.encode(detail).decode())
+    return WireFault(detail if isinstance(detail, str) else msgspec.json.encode(detail).decode())
 
 
-def _of_object(error: dict[object, object]) -> Fault:
+def _of_object(error: dict[object, object]) -> WireFault:
     message = error.get("message")
     details = error.get("details")
-    return Fault(
+    return WireFault(
         message=message if isinstance(message, str) and message else msgspec.json.encode(error).decode(),
         code=_code(error, details),
         status=_status(error.get("code")),
@@ -209,7 +209,7 @@ def _plain(text: str) -> str:
     return text if text.strip() else "no text"
 
 
-def _kind(status: int, fault: Fault) -> type[StatusError]:
+def _kind(status: int, fault: WireFault) -> type[StatusError]:
     code, message = (fault.code or "").lower(), fault.message
     if status in (401, 403) or _BAD_KEY.search(message):
         return AuthError

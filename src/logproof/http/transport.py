@@ -24,11 +24,19 @@ import msgspec
 
 from logproof.errors import EndpointError, InvalidRequest, TransportError, UsageError
 from logproof.http.connection_errors import explain, is_drop
-from logproof.http.connections import Link, Links
-from logproof.http.deadlines import Limits
+from logproof.http.connections import ConnectionPool, PooledConnection
+from logproof.http.deadlines import Deadlines
 from logproof.http.endpoint import Endpoint
 from logproof.http.exchange import SseEvent, WireReply, WireRequest, header
-from logproof.http.faults import MAX_ERROR_BYTES, Fault, check_type, event_fault, read_fault, redirected, status_error
+from logproof.http.faults import (
+    MAX_ERROR_BYTES,
+    WireFault,
+    check_type,
+    event_fault,
+    read_fault,
+    redirected,
+    status_error,
+)
 from logproof.http.retry import CONNECTION, FINAL, TIMEOUT, Headers, RetryPolicy, decide
 from logproof.http.sse import SseParser
 
@@ -37,8 +45,8 @@ MAX_REPLY_BYTES = 256 * 1024 * 1024
 
 _PATH = re.compile(r"/[!-~]*")
 
-Retrying = Callable[[EndpointError, int], None]
-"""Told of a failed attempt: its error, and how often the request was sent."""
+OnRetry = Callable[[EndpointError, int], None]
+"""Called before a failed attempt is repeated, with its error and how often the request was sent."""
 
 
 class Sender(Protocol):
@@ -67,8 +75,8 @@ class Transport:
     """HTTP to one endpoint over kept-alive connections; an async context manager.
 
     limit: most requests in flight, None for no limit; the others wait in `send`, where no time limit
-    runs yet. max_reply_bytes: largest body read. rng, sleep: chance and waiting of the retries. retrying: told of
-    each failed attempt that is repeated.
+    runs yet. max_reply_bytes: largest body read. rng, sleep: chance and waiting of the retries. on_retry: called
+    for each failed attempt that is repeated.
     """
 
     def __init__(
@@ -80,7 +88,7 @@ class Transport:
         max_reply_bytes: int = MAX_REPLY_BYTES,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        retrying: Retrying | None = None,
+        on_retry: OnRetry | None = None,
     ) -> None:
         if limit is not None and limit < 1:
             raise UsageError(f"the limit of requests in flight is {limit}", hint="give 1 or more")
@@ -90,19 +98,19 @@ class Transport:
         self._max_reply_bytes = max_reply_bytes
         self._rng = rng or random.SystemRandom()
         self._sleep = sleep
-        self._retrying = retrying
-        self._links: Links | None = None
+        self._on_retry = on_retry
+        self._connections: ConnectionPool | None = None
 
     async def __aenter__(self) -> Self:
-        self._links = Links(self.endpoint)
+        self._connections = ConnectionPool(self.endpoint)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._links is not None:
-            await self._links.close()
-            self._links = None
+        if self._connections is not None:
+            await self._connections.close()
+            self._connections = None
 
     async def send(self, request: WireRequest) -> WireReply:
         """Send until answered. Raises TransportError, TimeoutFired, StatusError or BadReply after the
@@ -138,38 +146,41 @@ class Transport:
             )
             if not verdict.retry:
                 raise _after(outcome.error, sends)
-            if self._retrying is not None:
-                self._retrying(outcome.error, sends)
+            if self._on_retry is not None:
+                self._on_retry(outcome.error, sends)
             await self._sleep(verdict.delay_s)
 
     async def _attempt(self, request: WireRequest, number: int) -> WireReply | _Failure:
-        if self._links is None:
+        if self._connections is None:
             raise RuntimeError("a Transport sends only inside `async with`")
-        limits = Limits(self.endpoint.timeouts)
-        link = Link(self._links)
+        deadlines = Deadlines(self.endpoint.timeouts)
+        connection = PooledConnection(self._connections)
         try:
-            async with limits:
-                return await self._exchange(link, request, number, limits)
+            async with deadlines:
+                return await self._exchange(connection, request, number, deadlines)
         except aiohttp.ConnectionTimeoutError:
-            return _Failure(limits.fired("connect"), code=CONNECTION)
+            return _Failure(deadlines.timeout_error("connect"), code=CONNECTION)
         except TimeoutError:
-            return _Failure(limits.fired(), code=TIMEOUT)
+            return _Failure(deadlines.timeout_error(), code=TIMEOUT)
         except aiohttp.ClientError as error:
-            told, code = explain(error, self.endpoint)
-            return _Failure(told, code=code, stale=is_drop(error) and not link.fresh and limits.first_byte_s is None)
+            problem, code = explain(error, self.endpoint)
+            stale = is_drop(error) and not connection.fresh and deadlines.first_byte_s is None
+            return _Failure(problem, code=code, stale=stale)
         except EndpointError as error:
             return _Failure(error, code=FINAL)
         finally:
-            link.free()
+            connection.free()
 
-    async def _exchange(self, link: Link, request: WireRequest, number: int, limits: Limits) -> WireReply | _Failure:
-        status, headers, content = await link.ask(request)
-        limits.head()
+    async def _exchange(
+        self, connection: PooledConnection, request: WireRequest, number: int, deadlines: Deadlines
+    ) -> WireReply | _Failure:
+        status, headers, content = await connection.ask(request)
+        deadlines.head()
         if not 200 <= status < 300:
-            return await self._refusal(status, headers, content, limits)
+            return await self._refusal(status, headers, content, deadlines)
         check_type(_media_type(headers), request.stream, self.endpoint)
         collected = _Collector(request.stream)
-        await self._read(content, limits, collected.take)
+        await self._read(content, deadlines, collected.take)
         if fault := collected.close():
             return self._failure(fault.status or 500, headers, fault)
         reply = WireReply(
@@ -177,9 +188,9 @@ class Transport:
             headers=headers,
             body=collected.body(),
             events=collected.events(),
-            seconds=limits.elapsed(),
+            seconds=deadlines.elapsed(),
             attempts=number,
-            first_byte_seconds=limits.first_byte_s,
+            first_byte_seconds=deadlines.first_byte_s,
         )
         return self._masked(reply) if self.endpoint.occurs_in(reply.body) else reply
 
@@ -193,7 +204,9 @@ class Transport:
             events=tuple(SseEvent(e.event, mask(e.data)) for e in events) if events is not None else None,
         )
 
-    async def _read(self, content: aiohttp.StreamReader, limits: Limits, take: Callable[[bytes], bool | None]) -> None:
+    async def _read(
+        self, content: aiohttp.StreamReader, deadlines: Deadlines, take: Callable[[bytes], bool | None]
+    ) -> None:
         """Give each piece of the body to `take`, to the end or until it has seen enough."""
         size = 0
         while piece := await content.readany():
@@ -201,11 +214,13 @@ class Transport:
             if size > self._max_reply_bytes:
                 text = f"the reply of {self.endpoint.display} is larger than {self._max_reply_bytes} bytes"
                 raise TransportError(text, hint="ask for less in one request (fewer top logprobs, a shorter prompt)")
-            limits.piece()
+            deadlines.piece()
             if take(piece):
                 return
 
-    async def _refusal(self, status: int, headers: Headers, content: aiohttp.StreamReader, limits: Limits) -> _Failure:
+    async def _refusal(
+        self, status: int, headers: Headers, content: aiohttp.StreamReader, deadlines: Deadlines
+    ) -> _Failure:
         """The failure of a status that is not 2xx; what came of a body that breaks off still counts."""
         if 300 <= status < 400:
             return _Failure(redirected(status, header(headers, "location"), self.endpoint), code=FINAL)
@@ -216,10 +231,10 @@ class Transport:
             return len(body) >= MAX_ERROR_BYTES
 
         with suppress(aiohttp.ClientError):
-            await self._read(content, limits, take)
+            await self._read(content, deadlines, take)
         return self._failure(status, headers, read_fault(bytes(body)))
 
-    def _failure(self, status: int, headers: Headers, fault: Fault) -> _Failure:
+    def _failure(self, status: int, headers: Headers, fault: WireFault) -> _Failure:
         error = status_error(status, fault, self.endpoint)
         return _Failure(error, status, headers, error.code, fault.delay_s)
 
@@ -231,14 +246,14 @@ class _Collector:
         self._parser = SseParser() if stream else None
         self._pieces: list[bytes] = []
         self._events: list[SseEvent] = []
-        self._fault: Fault | None = None
+        self._fault: WireFault | None = None
 
     def take(self, piece: bytes) -> bool:
         """Keep a piece; True when the rest is not wanted."""
         self._pieces.append(piece)
         return self._parser is not None and self._keep(self._parser.feed(piece))
 
-    def close(self) -> Fault | None:
+    def close(self) -> WireFault | None:
         """End of the body: the error object that the stream held, or None."""
         if self._parser is not None and self._fault is None:
             self._keep(self._parser.close())
