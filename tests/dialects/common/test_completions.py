@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dialects import wires
-from logproof.dialects.common import completions
 from logproof.dialects.openai_completions import OpenAICompletions
 from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Request
 
 DIALECT = OpenAICompletions()
-
-
-@pytest.mark.parametrize(
-    ("prompt", "rest", "first"),
-    [
-        ("Hi there", (" there",), "Hi"),
-        ("中国", ("国",), "中"),
-        ("🦊", ("", "", "🦊"), ""),
-        ("Hi", ("x",), None),
-        (None, ("x",), None),
-        ("Hi", (None,), None),
-        ("Hi", (), "Hi"),
-    ],
-)
-def test_the_first_text_is_what_the_rest_leaves(prompt: str | None, rest: Any, first: str | None) -> None:
-    assert completions.first_text(prompt, rest) == first
 
 
 @pytest.mark.parametrize("reason", ["abort", "error"])

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.dialects.common.token_texts import PARTIAL, join
+from logproof.dialects.common.token_texts import PARTIAL, first_text, join
 
 P = PARTIAL
 
@@ -47,3 +49,19 @@ def test_what_joins_joins_to_the_whole(parts: list[tuple[str, bool]]) -> None:
         return
     assert "".join(found) == whole
     assert all(f == p for f, p in zip(found, pieces, strict=True) if PARTIAL not in p)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "rest", "first"),
+    [
+        ("Hi there", (" there",), "Hi"),
+        ("中国", ("国",), "中"),
+        ("🦊", ("", "", "🦊"), ""),
+        ("Hi", ("x",), None),
+        (None, ("x",), None),
+        ("Hi", (None,), None),
+        ("Hi", (), "Hi"),
+    ],
+)
+def test_the_first_text_is_what_the_rest_leaves(prompt: str | None, rest: Any, first: str | None) -> None:
+    assert first_text(prompt, rest) == first

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
-from typing import cast
 
 import msgspec
 import numpy as np
@@ -20,18 +19,12 @@ from logproof.dialects.common import logprobs as columns
 from logproof.dialects.common import structured
 from logproof.dialects.common.completions_checks import check_counted, check_offsets
 from logproof.dialects.common.decode import decode
+from logproof.dialects.common.openai_reply import OpenAIUsage, lift_finish, put_in_order
+from logproof.dialects.common.vllm_prompt import PromptEntry
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Output, Request
-from logproof.ir.response import Choice, Finish, FinishReason, Ids, Labels, Meaning, Response, Tokens, TopK, Usage
+from logproof.ir.response import Choice, Ids, Labels, Meaning, Response, Tokens, TopK, Usage
 from logproof.ir.tokens import placeholder_id, placeholder_ids
-
-
-class Entry(msgspec.Struct, gc=False):
-    """One token at one prompt position."""
-
-    logprob: float
-    rank: int | None = None
-    decoded_token: str | None = None
 
 
 class Logprobs(msgspec.Struct, gc=False):
@@ -55,36 +48,7 @@ class WireChoice(msgspec.Struct, gc=False):
     matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
     token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
-    prompt_logprobs: list[dict[int, Entry] | None] | None = None
-
-
-class PromptDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class CompletionDetails(msgspec.Struct, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class WireUsage(msgspec.Struct, gc=False):
-    """Token counts, as the OpenAI wires report them."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: CompletionDetails | None = None
-
-    def lifted(self) -> Usage:
-        """Usage of the IR; unreported counts stay None."""
-        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
-        return Usage(
-            prompt=self.prompt_tokens,
-            completion=self.completion_tokens,
-            total=self.total_tokens,
-            cached=prompt.cached_tokens if prompt else None,
-            reasoning=completion.reasoning_tokens if completion else None,
-        )
+    prompt_logprobs: list[dict[int, PromptEntry] | None] | None = None
 
 
 class Body(msgspec.Struct, gc=False):
@@ -94,21 +58,12 @@ class Body(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     system_fingerprint: str | None = None
-    usage: WireUsage | None = None
+    usage: OpenAIUsage | None = None
     logproof: dict[str, object] | None = None
 
 
 _IDS_PATH = "/choices/0/prompt_token_ids"
 _BODY = msgspec.json.Decoder(Body)
-
-_REASONS: dict[str, FinishReason] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    "abort": "error",
-    "error": "error",
-}
 
 
 def bias_body(request: Request) -> dict[str, float]:
@@ -119,11 +74,7 @@ def bias_body(request: Request) -> dict[str, float]:
 def read(body: bytes) -> Body:
     """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
     reply = decode(_BODY, body)
-    if len(reply.choices) == 1 and reply.choices[0].index is None:
-        reply.choices[0].index = 0
-    if any(c.index is None for c in reply.choices):
-        raise BadReply("a choice without index among several", path="/choices")
-    reply.choices.sort(key=lambda c: c.index or 0)
+    put_in_order(reply.choices)
     return reply
 
 
@@ -139,7 +90,7 @@ def envelope(
         raise BadReply("the choices name different prompts", path="/choices")
     return Response(
         choices=tuple(choices),
-        usage=_usage(reply.usage) if reply.usage else Usage(),
+        usage=reply.usage.lifted() if reply.usage is not None else Usage(),
         prompt=prompt,
         prompt_ids=columns.ids(raw_ids, _IDS_PATH) if prompt_ids is None and raw_ids is not None else prompt_ids,
         model=reply.model,
@@ -147,13 +98,6 @@ def envelope(
         response_id=reply.id,
         metadata={"logproof": reply.logproof} if reply.logproof is not None else {},
     )
-
-
-def _usage(wire: WireUsage) -> Usage:
-    prompt, completion, total = wire.prompt_tokens, wire.completion_tokens, wire.total_tokens
-    if None not in (prompt, completion, total) and total != (prompt or 0) + (completion or 0):
-        raise BadReply(f"{prompt} and {completion} tokens do not make {total}", path="/usage")
-    return wire.lifted()
 
 
 def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | None, labels: Labels | None) -> Choice:
@@ -180,15 +124,6 @@ def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | 
     )
 
 
-def lift_finish(wire: WireChoice) -> Finish:
-    """The normalised reason beside the raw one. Raises BadReply for an aborted choice."""
-    reason = _REASONS.get(wire.finish_reason or "", "other")
-    if reason == "error":
-        raise BadReply(f"the engine ended this choice with {wire.finish_reason!r}", path=f"/choices/{wire.index}")
-    matched = wire.stop_reason if wire.stop_reason is not None else wire.matched_stop
-    return Finish(reason, wire.finish_reason, None if matched is msgspec.UNSET else matched)
-
-
 class Columns(msgspec.Struct, dict=True):
     """The three parallel lists of a completions `logprobs` object, checked to be equally long."""
 
@@ -198,8 +133,8 @@ class Columns(msgspec.Struct, dict=True):
 
     @cached_property
     def ids(self) -> list[int] | None:
-        """Ids of the tokens; see `token_ids`."""
-        return token_ids(self.tokens)
+        """Ids of the tokens where all are `token_id:N`, None where they are texts; a mixture counts as texts."""
+        return placeholder_ids(self.tokens) if self.tokens else None
 
 
 def read_logprobs(wire: WireChoice, width: int) -> Columns:
@@ -250,11 +185,6 @@ def sampled_tokens(request: Request, found: Columns, meaning: Meaning, path: str
     )
 
 
-def token_ids(tokens: Sequence[str]) -> list[int] | None:
-    """Ids of `token_id:N` texts, or None where the tokens are texts. A mixture is taken as texts."""
-    return placeholder_ids(tokens) if tokens else None
-
-
 def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -> TopK:
     """A checked TopK from the maps of a completions reply; keys are texts, or `token_id:N` beside `ids`."""
     if found.top is None:
@@ -290,24 +220,3 @@ def label_scores(found: Columns, label_ids: Sequence[int], meaning: Meaning, pat
     flat = columns.logprobs(rows, f"{path}/top_logprobs")
     ids = np.array(label_ids, dtype=np.int64)
     return Labels(ids=ids, logprobs=flat.reshape(len(found.top), len(label_ids)), meaning=meaning)
-
-
-def first_text(prompt: str | None, rest: Sequence[str | None]) -> str | None:
-    """Text of the unscored first token: what the later tokens leave of the prompt's beginning.
-
-    The engine decodes the pieces of a character to "" and gives the whole character to one of them; should
-    that be the first character, its text belongs here. None where the prompt's text is unknown, or the later
-    texts do not end it.
-    """
-    tail = joined(rest)
-    if prompt is None or tail is None or not prompt.endswith(tail):
-        return None
-    return prompt[: len(prompt) - len(tail)]
-
-
-def joined(texts: Sequence[str | None]) -> str | None:
-    """All texts as one, None where one of them is unknown."""
-    try:
-        return "".join(cast("Sequence[str]", texts))
-    except TypeError:
-        return None

@@ -2,11 +2,13 @@
 
 A token that holds part of a character decodes alone to U+FFFD. Where the whole text is known, each run of such
 pieces gets the characters between its whole neighbours, all at the run's last token; the others become "".
+`first_text` finds the text of a prompt's first token, which engines do not score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 PARTIAL = "\ufffd"
 
@@ -79,3 +81,19 @@ def _gaps(texts: Sequence[str | None], whole: str) -> list[tuple[int, int]] | No
         gaps.append((opened, len(whole)))
         return gaps if opened < len(whole) else None
     return gaps if at == len(whole) else None
+
+
+def first_text(prompt: str | None, rest: Sequence[str | None]) -> str | None:
+    """Text of the unscored first token: what the later tokens leave of the prompt's beginning.
+
+    The engine decodes the pieces of a character to "" and gives the whole character to one of them; should
+    that be the first character, its text belongs here. None where the prompt's text is unknown, or the later
+    texts do not end it.
+    """
+    try:
+        tail = "".join(cast("Sequence[str]", rest))
+    except TypeError:
+        return None
+    if prompt is None or not prompt.endswith(tail):
+        return None
+    return prompt[: len(prompt) - len(tail)]

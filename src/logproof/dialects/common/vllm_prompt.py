@@ -12,11 +12,20 @@ import msgspec
 import numpy as np
 
 from logproof.dialects.common import logprobs as columns
-from logproof.dialects.common.completions import Entry, first_text
+from logproof.dialects.common.token_texts import first_text
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.response import Floats, Ids, Tokens, TopK
 
-Position = Mapping[int, Entry]
+
+class PromptEntry(msgspec.Struct, gc=False):
+    """One token at one prompt position."""
+
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+Position = Mapping[int, PromptEntry]
 Positions = Sequence[Position | None]
 
 
@@ -63,8 +72,8 @@ class _Scored(msgspec.Struct, frozen=True, gc=False):
     """
 
     positions: list[Position]
-    own: list[Entry]
-    flat: list[Entry]
+    own: list[PromptEntry]
+    flat: list[PromptEntry]
 
 
 def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
@@ -73,7 +82,7 @@ def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
     positions = cast("list[Position]", entries[1:])
     tokens = raw_ids[1:]
     try:
-        own: list[Entry] = list(map(getitem, positions, tokens))
+        own: list[PromptEntry] = list(map(getitem, positions, tokens))
     except (KeyError, TypeError):
         paired = enumerate(zip(entries[1:], tokens, strict=True), start=1)
         i, token = next((i, token) for i, (position, token) in paired if token not in (position or {}))

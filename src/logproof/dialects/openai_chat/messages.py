@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from logproof.dialects.common.images import image_faults, image_url
+from logproof.dialects.common.openai_images import image_faults, image_url
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
 from logproof.ir.message import (

@@ -12,16 +12,16 @@ import msgspec
 import numpy as np
 
 from logproof.dialects.common import logprobs as columns
-from logproof.dialects.common import openai, structured
-from logproof.dialects.common.completions import Entry as PromptEntry
+from logproof.dialects.common import openai_scores, structured
 from logproof.dialects.common.decode import decode
-from logproof.dialects.common.openai import Count, Entry, Server
-from logproof.dialects.common.vllm_prompt import lift_prompt
+from logproof.dialects.common.openai_reply import OpenAIUsage, check_forced, lift_citation, lift_finish, put_in_order
+from logproof.dialects.common.openai_scores import Entry, Server
+from logproof.dialects.common.vllm_prompt import PromptEntry, lift_prompt
 from logproof.dialects.openai_chat.messages import DIALECT
 from logproof.errors import BadReply, MissingChannel, OutputContractError, clip
 from logproof.ir.message import Opaque, OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
 from logproof.ir.request import Request
-from logproof.ir.response import Choice, Citation, Finish, FinishReason, Ids, Labels, Response, Tokens, Usage
+from logproof.ir.response import Choice, Citation, Finish, Ids, Labels, Response, Tokens, Usage
 from logproof.ir.tokens import placeholder_id
 
 
@@ -75,17 +75,6 @@ class WireChoice(msgspec.Struct, gc=False):
     prompt_token_ids: list[int] | None = None
 
 
-class WireUsage(msgspec.Struct, gc=False):
-    """Token counts; SGLang reports reasoning tokens at the top."""
-
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    total_tokens: Count | None = None
-    reasoning_tokens: Count | None = None
-    prompt_tokens_details: dict[str, object] | None = None
-    completion_tokens_details: dict[str, object] | None = None
-
-
 class Body(msgspec.Struct, gc=False):
     """The whole reply."""
 
@@ -94,7 +83,7 @@ class Body(msgspec.Struct, gc=False):
     model: str | None = None
     system_fingerprint: str | None = None
     service_tier: str | None = None
-    usage: WireUsage | None = None
+    usage: OpenAIUsage | None = None
     metadata: dict[str, object] | None = None
     prompt_token_ids: list[int] | None = None
     prompt_logprobs: list[dict[int, PromptEntry] | None] | None = None
@@ -102,25 +91,11 @@ class Body(msgspec.Struct, gc=False):
 
 _BODY = msgspec.json.Decoder(Body)
 
-REASONS: dict[str, FinishReason] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "abort": "error",
-    "error": "error",
-}
-
 
 def read(body: bytes) -> Body:
     """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
     reply = decode(_BODY, body)
-    if len(reply.choices) == 1 and reply.choices[0].index is None:
-        reply.choices[0].index = 0
-    if any(c.index is None for c in reply.choices):
-        raise BadReply("a choice without index among several", path="/choices")
-    reply.choices.sort(key=lambda c: c.index or 0)
+    put_in_order(reply.choices)
     return reply
 
 
@@ -133,22 +108,6 @@ def server_of(reply: Body) -> Server:
     return "sglang" if any(c.matched_stop is not msgspec.UNSET for c in reply.choices) else None
 
 
-def lift_usage(wire: WireUsage | None) -> Usage:
-    """Usage of the IR; unreported counts stay None."""
-    if wire is None:
-        return Usage()
-    counts, details = openai.breakdown(wire.prompt_tokens_details, wire.completion_tokens_details)
-    return Usage(
-        prompt=wire.prompt_tokens,
-        completion=wire.completion_tokens,
-        total=wire.total_tokens,
-        cached=counts.get("cached"),
-        cache_write=counts.get("cache_write"),
-        reasoning=counts.get("reasoning", wire.reasoning_tokens),
-        details=details,
-    )
-
-
 def lift_choice(request: Request, wire: WireChoice, server: Server) -> Choice:
     """One choice, whole. Raises BadReply, MissingChannel, OutputContractError."""
     path = f"/choices/{wire.index}"
@@ -156,7 +115,7 @@ def lift_choice(request: Request, wire: WireChoice, server: Server) -> Choice:
     calls = tuple(_call(c, f"{path}/message/tool_calls/{i}") for i, c in enumerate(message.tool_calls or ()))
     if message.function_call is not None and not calls:
         raise BadReply("the call came in the withdrawn form function_call", path=f"{path}/message/function_call")
-    finish = _finish(wire, bool(calls), path)
+    finish = _finish(wire, bool(calls))
     tokens, labels = _scored(request, wire, server, f"{path}/logprobs")
     ids = _ids(wire, tokens, labels, path)
     if tokens is not None and tokens.ids is None and ids is not None:
@@ -181,7 +140,7 @@ def lift_choice(request: Request, wire: WireChoice, server: Server) -> Choice:
 def lift(request: Request, body: bytes) -> Response:
     """Read a plain reply. Raises what dialects/dialect.py names."""
     reply = read(body)
-    server, usage = server_of(reply), lift_usage(reply.usage)
+    server, usage = server_of(reply), reply.usage.lifted() if reply.usage is not None else Usage()
     choices = [lift_choice(request, wire, server) for wire in reply.choices]
     check_choices(request, reply, choices, usage, server)
     choices, about_ids = without_partial_ids(request, choices, usage)
@@ -204,7 +163,7 @@ def lift(request: Request, body: bytes) -> Response:
 def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usage: Usage, server: Server) -> None:
     """Compare scored tokens with usage and text, and forced tool calls with the calls that came."""
     for choice in choices:
-        openai.check_forced(request, choice, f"/choices/{choice.index}/message/tool_calls")
+        check_forced(request, choice, f"/choices/{choice.index}/message/tool_calls")
     scored = [c.tokens if c.tokens is not None else c.labels for c in choices]
     counts = [len(s.logprobs) for s in scored if s is not None]
     if not counts:
@@ -213,12 +172,12 @@ def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usag
     counted = counted and not request.schedule.stream  # an event that is lost takes its ids with it
     if usage.completion is not None or not counted:
         stopped = sum(c.finish.reason != "length" for c in choices)
-        openai.check_count(sum(counts), usage, server, stopped, "/choices")
+        openai_scores.check_count(sum(counts), usage, server, stopped, "/choices")
     for wire, choice in zip(reply.choices, choices, strict=True):
         entries = _entries(wire)
         named = wire.token_ids is not None and all(placeholder_id(e.token) is not None for e in entries)
         if not named and not choice.reasoning and not choice.tool_calls:
-            openai.check_text(entries, choice.text or choice.refusal or "", f"/choices/{choice.index}/logprobs")
+            openai_scores.check_text(entries, choice.text or choice.refusal or "", f"/choices/{choice.index}/logprobs")
 
 
 def without_partial_ids(request: Request, choices: Sequence[Choice], usage: Usage) -> tuple[list[Choice], list[str]]:
@@ -263,10 +222,14 @@ def _scored(request: Request, wire: WireChoice, server: Server, path: str) -> tu
     if wire.logprobs.tokens is not None:
         raise BadReply("the completions shape (tokens[]) where content[] was expected", path=path)
     entries = _entries(wire)
-    tokens = openai.sampled_tokens(request, entries, server, f"{path}/content") if scoring.sampled is not None else None
+    tokens = (
+        openai_scores.sampled_tokens(request, entries, server, f"{path}/content")
+        if scoring.sampled is not None
+        else None
+    )
     labels = None
     if scoring.label_ids is not None:
-        labels = openai.label_scores(request, entries, server, f"{path}/content")
+        labels = openai_scores.label_scores(request, entries, server, f"{path}/content")
     return tokens, labels
 
 
@@ -292,17 +255,14 @@ def _call(wire: ToolCall, path: str) -> ToolCallPart:
     return ToolCallPart(wire.id, function.name, function.arguments or "")
 
 
-def _finish(wire: WireChoice, called: bool, path: str) -> Finish:
-    """The normalised reason beside the raw one. A choice that ended with calls is `tool_calls` on every server."""
-    reason = REASONS.get(wire.finish_reason or "", "other")
-    if reason == "error":
-        raise BadReply(f"the engine ended this choice with {wire.finish_reason!r}", path=path)
-    if called and reason == "stop":
-        reason = "tool_calls"
-    elif reason == "tool_calls" and not called:
-        reason = "other"
-    matched = wire.stop_reason if wire.stop_reason is not None else wire.matched_stop
-    return Finish(reason, wire.finish_reason, None if matched is msgspec.UNSET else matched)
+def _finish(wire: WireChoice, called: bool) -> Finish:
+    """The finish. A choice that ended with calls is `tool_calls` on every server, and without calls it is not."""
+    finish = lift_finish(wire)
+    if called and finish.reason == "stop":
+        return msgspec.structs.replace(finish, reason="tool_calls")
+    if finish.reason == "tool_calls" and not called:
+        return msgspec.structs.replace(finish, reason="other")
+    return finish
 
 
 def _reasoning(message: WireMessage, path: str) -> str | None:
@@ -323,7 +283,7 @@ def _parsed(request: Request, message: WireMessage, finish: Finish, path: str) -
 def _citation(annotation: dict[str, object]) -> Citation:
     kind = str(annotation.get("type"))
     found = annotation.get(kind)
-    return openai.lift_citation(kind, found if isinstance(found, dict) else {}, annotation)
+    return lift_citation(kind, found if isinstance(found, dict) else {}, annotation)
 
 
 def _turn(message: WireMessage, reasoning: str | None, calls: tuple[ToolCallPart, ...]) -> tuple[Part, ...]:

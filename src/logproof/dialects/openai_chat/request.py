@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from logproof.dialects.common import openai, structured
+from logproof.dialects.common import openai_scores, structured
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.openai_chat.messages import lower_messages
 from logproof.ir.facts import Facts
@@ -122,7 +122,7 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.noop("sampling.stop", "no stop string is asked, and this wire has none of its own")
     else:
         ledger.send("sampling.stop", "/stop", list(s.stop or ()))
-    ledger.send("sampling.logit_bias", "/logit_bias", openai.bias(s.logit_bias or {}))
+    ledger.send("sampling.logit_bias", "/logit_bias", openai_scores.bias(s.logit_bias or {}))
 
 
 def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -153,12 +153,12 @@ def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
 def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
     scoring = request.scoring
     _lower_prompt(request, facts, ledger)
-    fault = openai.width_fault(scoring.sampled or 0, facts)
+    fault = openai_scores.width_fault(scoring.sampled or 0, facts)
     if fault is not None:
         ledger.refuse("scoring.sampled", fault, "a smaller scoring.sampled, or vllm_native")
     _refuse_labels(request, facts, ledger)
     if scoring.sampled:
-        ledger.send("scoring.sampled", "/top_logprobs", openai.asked_width(scoring.sampled, facts))
+        ledger.send("scoring.sampled", "/top_logprobs", openai_scores.asked_width(scoring.sampled, facts))
         ledger.constant("/logprobs", True, "top_logprobs counts only beside it")
     else:
         ledger.send("scoring.sampled", "/logprobs", True)

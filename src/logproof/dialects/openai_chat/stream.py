@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from logproof.dialects.common.decode import decode
-from logproof.dialects.common.openai import Entry
+from logproof.dialects.common.openai_reply import OpenAIUsage
+from logproof.dialects.common.openai_scores import Entry
 from logproof.dialects.openai_chat.reply import (
     Body,
     CalledFunction,
@@ -19,7 +20,6 @@ from logproof.dialects.openai_chat.reply import (
     ToolCall,
     WireChoice,
     WireMessage,
-    WireUsage,
 )
 from logproof.errors import BadReply
 from logproof.http.exchange import SseEvent
@@ -46,7 +46,7 @@ class Chunk(msgspec.Struct, gc=False):
     model: str | None = None
     system_fingerprint: str | None = None
     service_tier: str | None = None
-    usage: WireUsage | None = None
+    usage: OpenAIUsage | None = None
     metadata: dict[str, object] | None = None
     prompt_token_ids: list[int] | None = None
 

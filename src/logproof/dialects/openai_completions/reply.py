@@ -12,6 +12,7 @@ import msgspec
 
 from logproof.dialects.common import completions, logprobs
 from logproof.dialects.common.completions import Columns, WireChoice
+from logproof.dialects.common.token_texts import first_text
 from logproof.errors import BadReply
 from logproof.ir.request import Request
 from logproof.ir.response import Meaning, Response, Tokens
@@ -133,7 +134,7 @@ def _echoed_texts(request: Request, tokens: Sequence[str], *, named: bool) -> tu
     SGLang writes the bytes of a character's pieces as one character each.
     """
     rest, text = tuple(tokens[1:]), request.input.text
-    first = completions.first_text(text, rest)
+    first = first_text(text, rest)
     if named and tokens and text is not None and first is None:
         return None
     return (first, *rest) if tokens else ()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from logproof.dialects.common.completions import Body, Logprobs, WireChoice, WireUsage
+from logproof.dialects.common.completions import Body, Logprobs, WireChoice
 from logproof.dialects.common.decode import decode
+from logproof.dialects.common.openai_reply import OpenAIUsage
 from logproof.errors import BadReply
 from logproof.http.exchange import SseEvent
 from logproof.http.faults import error_in_body
@@ -20,7 +21,7 @@ class Chunk(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     system_fingerprint: str | None = None
-    usage: WireUsage | None = None
+    usage: OpenAIUsage | None = None
 
 
 _CHUNK = msgspec.json.Decoder(Chunk)

@@ -12,9 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from logproof.dialects.common import logprobs as columns
-from logproof.dialects.common import openai, structured
+from logproof.dialects.common import openai_scores, structured
 from logproof.dialects.common.decode import decode, split_path
-from logproof.dialects.common.openai import Count, Entry, Server
+from logproof.dialects.common.openai_reply import Count, breakdown, check_forced, lift_citation
+from logproof.dialects.common.openai_scores import Entry, Server
 from logproof.dialects.openai_responses.messages import DIALECT, message_text, reasoning_text
 from logproof.errors import BadReply, MissingChannel, OutputContractError, ServerFault, clip
 from logproof.http.faults import error_in_body
@@ -132,7 +133,7 @@ def lift_usage(wire: WireUsage | None) -> Usage:
     """Usage of the IR; unreported counts stay None."""
     if wire is None:
         return Usage()
-    counts, details = openai.breakdown(wire.input_tokens_details, wire.output_tokens_details)
+    counts, details = breakdown(wire.input_tokens_details, wire.output_tokens_details)
     return Usage(
         prompt=wire.input_tokens,
         completion=wire.output_tokens,
@@ -180,7 +181,7 @@ def lift_choice(request: Request, reply: Body, usage: Usage, server: Server) -> 
         refusal=refusal,
         turn=_turn(reply),
     )
-    openai.check_forced(request, choice, "/output")
+    check_forced(request, choice, "/output")
     if request.scoring.sampled is None:
         return choice
     return msgspec.structs.replace(choice, tokens=_tokens(request, parts, choice, usage, server))
@@ -196,9 +197,9 @@ def _tokens(
         raise MissingChannel("logprobs were asked and are absent", path=absent)
     where = texts[0][0] if len(texts) == 1 else "/output"
     entries = [entry for _, part in texts for entry in part.logprobs or ()]
-    tokens = openai.sampled_tokens(request, entries, server, where)
-    openai.check_count(len(tokens), usage, server, int(choice.finish.reason != "length"), where)
-    openai.check_text(entries, choice.text, where)
+    tokens = openai_scores.sampled_tokens(request, entries, server, where)
+    openai_scores.check_count(len(tokens), usage, server, int(choice.finish.reason != "length"), where)
+    openai_scores.check_text(entries, choice.text, where)
     if choice.token_ids is None:
         return tokens
     columns.same_length("/output_messages", len(tokens), len(choice.token_ids), "scored tokens")
@@ -271,7 +272,7 @@ def _citations(parts: Sequence[tuple[str, ContentPart]]) -> list[Citation]:
     """Citations with their spans in the whole text."""
     found, offset = [], 0
     for _, part in parts:
-        found += [openai.lift_citation(str(a.get("type")), a, a, offset) for a in part.annotations or ()]
+        found += [lift_citation(str(a.get("type")), a, a, offset) for a in part.annotations or ()]
         offset += len(part.text or "")
     return found
 

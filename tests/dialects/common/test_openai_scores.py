@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.dialects.common import openai
-from logproof.dialects.common.openai import Entry, Rival
+from logproof.dialects.common import openai_scores
+from logproof.dialects.common.openai_scores import Entry, Rival
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
@@ -57,7 +57,7 @@ def test_one_wider_gives_the_k_best_on_every_server(rule: object, case: tuple[di
     logprobs, own, k = case
     assert callable(rule)
     listed = rule(logprobs, own, k + 1)
-    found = openai.narrow(Entry(f"token_id:{own}", logprobs[own], None, listed), k, True, "")
+    found = openai_scores.narrow(Entry(f"token_id:{own}", logprobs[own], None, listed), k, True, "")
     assert found[own] == logprobs[own]
     assert all(logprobs[t] == v for t, v in found.items() if isinstance(t, int))
     others = sorted((v for t, v in found.items() if t != own), reverse=True)
@@ -72,7 +72,7 @@ def test_a_list_of_k_is_exact_or_refused(case: tuple[dict[int, float], int, int]
     logprobs, own, k = case
     entry_ = Entry(f"token_id:{own}", logprobs[own], None, vllm_list(logprobs, own, k))
     try:
-        found = openai.narrow(entry_, k, True, "")
+        found = openai_scores.narrow(entry_, k, True, "")
     except BadReply:
         return
     assert sorted(found.values(), reverse=True)[:k] == sorted(logprobs.values(), reverse=True)[:k]
@@ -93,21 +93,21 @@ def test_a_list_of_k_is_exact_or_refused(case: tuple[dict[int, float], int, int]
 )
 def test_an_uncertain_list_is_refused(found: Entry, width: int, message: str) -> None:
     with pytest.raises(BadReply, match=message):
-        openai.narrow(found, width, False, "/x")
+        openai_scores.narrow(found, width, False, "/x")
 
 
 def test_an_id_listed_twice_counts_once() -> None:
     twice = entry("token_id:5", -0.1, ("token_id:5", -0.1), ("token_id:5", -0.1), ("token_id:6", -2.4))
-    assert openai.narrow(twice, 2, True, "") == {5: -0.1, 6: -2.4}
+    assert openai_scores.narrow(twice, 2, True, "") == {5: -0.1, 6: -2.4}
     with pytest.raises(BadReply, match="0 certain entries for a top 2"):
-        openai.narrow(entry("token_id:5", -0.1, ("token_id:5", -0.1), ("token_id:5", -0.1)), 2, True, "")
+        openai_scores.narrow(entry("token_id:5", -0.1, ("token_id:5", -0.1), ("token_id:5", -0.1)), 2, True, "")
     with pytest.raises(BadReply, match="two entries for 6"):
-        openai.narrow(entry("token_id:5", -0.1, ("token_id:6", -1.0), ("token_id:6", -2.4)), 1, True, "")
+        openai_scores.narrow(entry("token_id:5", -0.1, ("token_id:6", -1.0), ("token_id:6", -2.4)), 1, True, "")
 
 
 def test_a_text_among_ids_is_refused() -> None:
     with pytest.raises(BadReply, match="keyed by text among ids"):
-        openai.narrow(entry("token_id:5", -0.1, ("token_id:5", -0.1), ("x", -2.4)), 1, True, "")
+        openai_scores.narrow(entry("token_id:5", -0.1, ("token_id:5", -0.1), ("x", -2.4)), 1, True, "")
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_text_among_ids_is_refused() -> None:
 )
 def test_widths(engine: str | None, limit: int | None, k: int, asked: int, fault: str | None) -> None:
     facts = Facts(engine=engine, max_logprobs=limit)
-    assert openai.asked_width(k, facts) == asked
-    found = openai.width_fault(k, facts)
+    assert openai_scores.asked_width(k, facts) == asked
+    found = openai_scores.width_fault(k, facts)
     assert found is None if fault is None else fault in str(found)
 
 
@@ -153,25 +153,25 @@ def test_widths(engine: str | None, limit: int | None, k: int, asked: int, fault
         ("sglang", {"sampling": Sampling(temperature=1.0, frequency_penalty=0.5)}, "unknown"),
     ],
 )
-def test_meaning(server: openai.Server, change: dict[str, msgspec.Struct], meaning: Meaning) -> None:
-    assert openai.sampled_meaning(msgspec.structs.replace(ASK, **change), server) == meaning
+def test_meaning(server: openai_scores.Server, change: dict[str, msgspec.Struct], meaning: Meaning) -> None:
+    assert openai_scores.sampled_meaning(msgspec.structs.replace(ASK, **change), server) == meaning
 
 
 def test_minus_9999_is_an_impossible_token_only_where_vllm_lists_it() -> None:
     masked = [entry("token_id:1", 0.0, ("token_id:1", 0.0), ("token_id:2", -9999.0))]
     constrained = msgspec.structs.replace(scoring(sampled=2), output=Output(json_object=True))
-    tokens = openai.sampled_tokens(constrained, masked, "vllm", "/x")
+    tokens = openai_scores.sampled_tokens(constrained, masked, "vllm", "/x")
     assert tokens.top is not None
     assert tokens.top.by_id(0) == {1: 0.0, 2: -np.inf}
     with pytest.raises(BadReply, match="no probability on this server"):
-        openai.sampled_tokens(scoring(sampled=1), masked, None, "/x")
+        openai_scores.sampled_tokens(scoring(sampled=1), masked, None, "/x")
     forced = entry("token_id:1", -9999.0, ("token_id:1", -9999.0), ("token_id:2", -0.1))
-    assert openai.sampled_tokens(scoring(sampled=0), [forced], "vllm", "/x").logprobs[0] == -np.inf
+    assert openai_scores.sampled_tokens(scoring(sampled=0), [forced], "vllm", "/x").logprobs[0] == -np.inf
     for lost in (entry("a", -9999.0), entry("a", -9999.0, ("b", -0.1))):
         with pytest.raises(BadReply, match="not known"):
-            openai.sampled_tokens(scoring(sampled=0), [lost], "vllm", "/x")
+            openai_scores.sampled_tokens(scoring(sampled=0), [lost], "vllm", "/x")
     with pytest.raises(BadReply, match="not known"):
-        openai.sampled_tokens(scoring(sampled=0), [forced], None, "/x")
+        openai_scores.sampled_tokens(scoring(sampled=0), [forced], None, "/x")
 
 
 def test_lists_of_one_reply_are_equally_long() -> None:
@@ -179,42 +179,42 @@ def test_lists_of_one_reply_are_equally_long() -> None:
     shorter = entry("b", -0.5, ("b", -0.5), ("x", -1.0))
     beside = entry("c", -3.0, ("x", -0.5), ("y", -2.0), ("c", -3.0))
     for listed in ([a, a], [beside, shorter], [beside, beside]):
-        assert openai.sampled_tokens(scoring(sampled=1), listed, None, "/x").top is not None
+        assert openai_scores.sampled_tokens(scoring(sampled=1), listed, None, "/x").top is not None
     lone = Entry("b", -0.5, None, [Rival("b", -0.5)])
     for listed in ([a, shorter], [beside, lone]):
         with pytest.raises(BadReply, match="top lists of"):
-            openai.sampled_tokens(scoring(sampled=1), listed, None, "/x")
+            openai_scores.sampled_tokens(scoring(sampled=1), listed, None, "/x")
 
 
 def test_a_text_that_differs_from_its_bytes_is_refused() -> None:
     for fine in (Entry("a", -1.0, [97]), Entry("\\xe4", -1.0, [0xE4]), Entry("a", -1.0, None), Entry("a", -1.0, [])):
-        assert len(openai.sampled_tokens(scoring(sampled=0), [fine], None, "/x")) == 1
+        assert len(openai_scores.sampled_tokens(scoring(sampled=0), [fine], None, "/x")) == 1
     with pytest.raises(BadReply, match="text and its bytes differ"):
-        openai.sampled_tokens(scoring(sampled=0), [Entry("a", -1.0, [98])], None, "/x")
+        openai_scores.sampled_tokens(scoring(sampled=0), [Entry("a", -1.0, [98])], None, "/x")
 
 
 def test_ids_asked_texts_came() -> None:
     with pytest.raises(BadReply, match="ids were asked"):
-        openai.sampled_tokens(scoring(sampled=0, top_by="id"), [entry("a", -1.0)], None, "/x")
+        openai_scores.sampled_tokens(scoring(sampled=0, top_by="id"), [entry("a", -1.0)], None, "/x")
 
 
 def test_texts_stand_in_bytes_beside_ids() -> None:
     whole = [Entry("token_id:1", -1.0, [97]), Entry("token_id:2", -1.0, [])]
-    assert openai.sampled_tokens(scoring(sampled=0), whole, "vllm", "").texts == ("a", "")
+    assert openai_scores.sampled_tokens(scoring(sampled=0), whole, "vllm", "").texts == ("a", "")
     for unknown in (None, [255]):
         cut = [Entry("token_id:1", -1.0, [97]), Entry("token_id:2", -1.0, unknown)]
-        assert openai.sampled_tokens(scoring(sampled=0), cut, "vllm", "").texts is None
+        assert openai_scores.sampled_tokens(scoring(sampled=0), cut, "vllm", "").texts is None
 
 
 def test_label_scores() -> None:
     scored = [entry("token_id:1", -1.0, ("token_id:1", -1.0), ("token_id:7", -3.0), ("token_id:9", -2.0))]
-    labels = openai.label_scores(scoring(label_ids=(9, 7)), scored, "vllm", "/x")
+    labels = openai_scores.label_scores(scoring(label_ids=(9, 7)), scored, "vllm", "/x")
     assert labels.ids.tolist() == [9, 7]
     assert labels.logprobs.tolist() == [[-2.0, -3.0]]
     with pytest.raises(MissingChannel, match=r"label ids \[8\]"):
-        openai.label_scores(scoring(label_ids=(9, 8)), scored, "vllm", "/x")
+        openai_scores.label_scores(scoring(label_ids=(9, 8)), scored, "vllm", "/x")
     with pytest.raises(MissingChannel, match=r"label ids \[9\]"):
-        openai.label_scores(scoring(label_ids=(9,)), [Entry("token_id:1", -1.0)], "vllm", "/x")
+        openai_scores.label_scores(scoring(label_ids=(9,)), [Entry("token_id:1", -1.0)], "vllm", "/x")
 
 
 @pytest.mark.parametrize(
@@ -232,46 +232,32 @@ def test_label_scores() -> None:
         (3, Usage(), None, 1, False),
     ],
 )
-def test_counts(scored: int, usage: Usage, server: openai.Server, stopped: int, ok: bool) -> None:
+def test_counts(scored: int, usage: Usage, server: openai_scores.Server, stopped: int, ok: bool) -> None:
     if ok:
-        openai.check_count(scored, usage, server, stopped, "/choices")
+        openai_scores.check_count(scored, usage, server, stopped, "/choices")
         return
     with pytest.raises(BadReply, match="usage says|nothing in the reply says"):
-        openai.check_count(scored, usage, server, stopped, "/choices")
+        openai_scores.check_count(scored, usage, server, stopped, "/choices")
 
 
 def test_tokens_must_join_to_the_text() -> None:
     pieces = [Entry("\\xe4\\xbd", -1.0, [0xE4, 0xBD]), Entry("\\xa0", -1.0, [0xA0]), entry("!", -1.0)]
-    openai.check_text(pieces, "你!", "")
-    openai.check_text(pieces, "你", "")
+    openai_scores.check_text(pieces, "你!", "")
+    openai_scores.check_text(pieces, "你", "")
     with pytest.raises(BadReply, match="do not join"):
-        openai.check_text(pieces, "你!?", "")
-
-
-def test_breakdown_keeps_unreported_apart_from_zero() -> None:
-    assert openai.breakdown(None, None) == ({}, None)
-    assert openai.breakdown({"cached_tokens": None}, {"reasoning_tokens": 0}) == (
-        {"reasoning": 0},
-        {"completion": {"reasoning_tokens": 0}},
-    )
-    prompt = {"cached_tokens": 4, "created_cache_tokens": 2, "audio_tokens": 1}
-    assert openai.breakdown(prompt, None) == ({"cached": 4, "cache_write": 2}, {"prompt": prompt})
-    assert openai.breakdown({"cache_write_tokens": 3, "created_cache_tokens": 2}, None)[0] == {"cache_write": 3}
-    for wrong in (-1, True, "3"):
-        with pytest.raises(BadReply, match="no count"):
-            openai.breakdown({"cached_tokens": wrong}, None)
+        openai_scores.check_text(pieces, "你!?", "")
 
 
 def test_pieces_of_characters_may_still_join() -> None:
     cut = [entry("a", -1.0), entry("\ufffd", -1.0), entry("\ufffd", -1.0), entry("!", -1.0)]
-    openai.check_text(cut, "a你!", "")
-    openai.check_text([*cut, entry("<|im_end|>", -1.0)], "a你!", "")
+    openai_scores.check_text(cut, "a你!", "")
+    openai_scores.check_text([*cut, entry("<|im_end|>", -1.0)], "a你!", "")
     with pytest.raises(BadReply, match="do not join"):
-        openai.check_text([cut[3], *cut[1:3], cut[0]], "a你!", "")
+        openai_scores.check_text([cut[3], *cut[1:3], cut[0]], "a你!", "")
 
 
 def test_whole_biases_are_integers() -> None:
-    assert repr(openai.bias({5: 2.0, 6: 0.5})) == "{'5': 2, '6': 0.5}"
+    assert repr(openai_scores.bias({5: 2.0, 6: 0.5})) == "{'5': 2, '6': 0.5}"
 
 
 @pytest.mark.parametrize("width", [1, 2])
@@ -279,4 +265,4 @@ def test_a_padded_list_is_refused(width: int) -> None:
     """vLLM pads the lists of requests that share a batch with one for label scores."""
     padded = entry("token_id:5", -0.25, ("token_id:5", -0.25), ("token_id:0", -9999.0))
     with pytest.raises(BadReply, match="an impossible rival in a raw top list"):
-        openai.sampled_tokens(scoring(sampled=width), [padded], "vllm", "")
+        openai_scores.sampled_tokens(scoring(sampled=width), [padded], "vllm", "")

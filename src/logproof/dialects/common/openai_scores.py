@@ -15,12 +15,11 @@ import msgspec
 import numpy as np
 
 from logproof.dialects.common import logprobs, structured, token_texts
-from logproof.dialects.common.completions import token_ids
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Choice, Citation, Labels, Meaning, Tokens, TopK, Usage
-from logproof.ir.tokens import placeholder_id
+from logproof.ir.response import Labels, Meaning, Tokens, TopK, Usage
+from logproof.ir.tokens import placeholder_id, placeholder_ids
 
 OPENAI_WIDEST = 20
 """Largest `top_logprobs` that OpenAI's wires document."""
@@ -28,7 +27,6 @@ OPENAI_WIDEST = 20
 Server = Literal["vllm", "sglang"] | None
 """Which server a reply is known to come from, by marks in the reply itself."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
 Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
@@ -100,7 +98,7 @@ def sampled_tokens(request: Request, entries: Sequence[Entry], server: Server, p
     Raises BadReply where ids were asked and texts came, for a top list that is short, repeats a token, gives the
     sampled one another value, or may have lost its k-th best; for -9999, but where vLLM's list holds it (-inf).
     """
-    ids = token_ids([e.token for e in entries])
+    ids = placeholder_ids([e.token for e in entries]) if entries else None
     if ids is None and entries and request.scoring.top_by == "id":
         raise BadReply("tokens came as texts, ids were asked", path=f"{path}/0/token")
     meaning = sampled_meaning(request, server)
@@ -274,61 +272,3 @@ def check_text(entries: Sequence[Entry], text: str, path: str) -> None:
 def _fit(texts: Sequence[str], whole: str) -> bool:
     found = token_texts.join(texts, whole)
     return found is not None and "".join(found) == whole
-
-
-def check_forced(request: Request, choice: Choice, path: str) -> None:
-    """A server without a tool parser may answer a forced call with plain text."""
-    wanted = request.tools.choice or ""
-    if choice.refusal or choice.finish.reason in ("length", "content_filter"):
-        return
-    name = wanted.removeprefix("function:")
-    if name != wanted and {c.name for c in choice.tool_calls} != {name}:
-        raise MissingChannel(f"a call of {name} was forced and did not come", path=path)
-    if wanted == "required" and not choice.tool_calls:
-        raise MissingChannel("a tool call was required and did not come", path=path)
-
-
-def lift_citation(kind: str, fields: Mapping[str, object], item: object, offset: int = 0) -> Citation:
-    """A citation out of its fields; one of an unexpected type stays in `item` alone.
-
-    offset: characters of the choice's text before the piece that is cited.
-    """
-    url, title, start, end = (fields.get(n) for n in ("url", "title", "start_index", "end_index"))
-    return Citation(
-        kind=kind,
-        url=url if isinstance(url, str) else None,
-        title=title if isinstance(title, str) else None,
-        start=start + offset if isinstance(start, int) else None,
-        end=end + offset if isinstance(end, int) else None,
-        item=item,
-    )
-
-
-def breakdown(
-    prompt: Mapping[str, object] | None, completion: Mapping[str, object] | None
-) -> tuple[dict[str, int], dict[str, object] | None]:
-    """({cached, cache_write, reasoning: count} as reported, all details that were reported or None)."""
-    names = {
-        "cached": (prompt, "cached_tokens"),
-        "cache_write": (prompt, "cache_write_tokens"),
-        "reasoning": (completion, "reasoning_tokens"),
-    }
-    counts = {name: _count(details, key) for name, (details, key) in names.items()}
-    if counts["cache_write"] is None:
-        counts["cache_write"] = _count(prompt, "created_cache_tokens")
-    kept = {
-        side: {k: v for k, v in details.items() if v is not None}
-        for side, details in (("prompt", prompt), ("completion", completion))
-        if details is not None
-    }
-    told: dict[str, object] = {side: details for side, details in kept.items() if details}
-    return {name: n for name, n in counts.items() if n is not None}, told or None
-
-
-def _count(details: Mapping[str, object] | None, key: str) -> int | None:
-    value = (details or {}).get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadReply(f"{key} is {value!r}, no count", path="/usage")
-    return value
