@@ -44,6 +44,9 @@ from typing import ClassVar
 CLIP_CHARS = 400
 """Longest piece of foreign text (a server's message, a body) that an error message repeats."""
 
+REDACTED = "[redacted]"
+"""What stands in place of a key, in whatever is printed, stored or recorded."""
+
 _SECRET = re.compile(
     r"(?i)(bearer\s+|(?:api[-_]?key|authorization|x-goog-api-key|token)[\"']?\s*[:=]\s*[\"']?)(?:bearer\s+)?[^\s\"',;}]+"
     r"|\b(sk|hf|gsk|AIza)[-_][A-Za-z0-9_\-]{6,}"
@@ -52,7 +55,7 @@ _SECRET = re.compile(
 
 def clip(text: str, limit: int = CLIP_CHARS) -> str:
     """One printable line of foreign text: secrets masked, white space folded, at most `limit` characters."""
-    line = " ".join(_SECRET.sub(lambda m: f"{m.group(1) or ''}[redacted]", text).split())
+    line = " ".join(_SECRET.sub(lambda m: f"{m.group(1) or ''}{REDACTED}", text).split())
     line = "".join(c if c.isprintable() else "?" for c in line)
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from logproof.errors import UsageError
+from logproof.errors import REDACTED, UsageError
 
 AuthStyle = Literal["bearer", "x-api-key", "x-goog-api-key"]
 """How the key is sent: `Authorization: Bearer KEY`, or as the value of the named header."""
@@ -35,7 +35,6 @@ _ROUTE = re.compile(
 _VERSION = re.compile(r"/v1(?:beta)?$")
 _MASKED_FROM = 4
 _CERTAIN_FROM = 8
-_MASK = "[redacted]"
 
 
 class Secret:
@@ -119,7 +118,7 @@ class Endpoint(msgspec.Struct, frozen=True):
             hidden.append(self.key.reveal())
         for secret in sorted(hidden, key=len, reverse=True):
             if len(secret) >= _MASKED_FROM:
-                text = text.replace(secret, _MASK)
+                text = text.replace(secret, REDACTED)
         return text
 
 

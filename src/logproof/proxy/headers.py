@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
+from logproof.errors import REDACTED
+
 Raw = tuple[bytes, bytes]
 
 _HOP = {
@@ -24,7 +26,6 @@ _SHORTEST = 4
 _LIKELY = re.compile(rb"auth|key|token|secret|password|session|signature")
 _SHORTEST_LIKELY = 8
 """Bytes of a value that only its name makes a likely credential: shorter ones, such as `true`, are common words."""
-_BLANK = b"[redacted]"
 
 
 def end_to_end(headers: Iterable[Raw], *without: bytes) -> list[Raw]:
@@ -79,5 +80,5 @@ def beside(headers: list[Raw], root: str) -> list[Raw]:
 def mask(data: bytes, hidden: list[bytes]) -> bytes:
     """`data` without the credentials, in case a client or an engine repeats them in a body."""
     for value in hidden:
-        data = data.replace(value, _BLANK)
+        data = data.replace(value, REDACTED.encode())
     return data

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from logproof.errors import StoreError
+from logproof.errors import REDACTED, StoreError
 from logproof.store.digest import canonical
 from logproof.store.packed_columns import pack, unpack
 from logproof.store.records import CallRecord, SampleRecord, Scorer, ScoreRecord, WriteSession
@@ -118,7 +118,7 @@ class RecordEncoder:
             text = text.encode("utf-8", "replace").decode("utf-8")
         for secret in self._secrets:
             if secret in text:
-                text = text.replace(secret, "[redacted]")
+                text = text.replace(secret, REDACTED)
         return text
 
     def _cell(self, kind: type[Record], place: int, value: object) -> Cell:

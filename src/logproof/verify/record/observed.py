@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from logproof.dialects import reply_checks
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.registry import get_dialect
-from logproof.errors import ArtifactError
+from logproof.errors import REDACTED, ArtifactError
 from logproof.http.exchange import SseEvent
 from logproof.http.sse import SseParser
 from logproof.ir.facts import Facts
@@ -31,8 +31,6 @@ from logproof.verify.record.defaults import Defaults, resolve
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
-BLANK = "[redacted]"
-"""What stands in a body for a credential."""
 
 
 class ObservedExchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +103,7 @@ def _body(exchange: ObservedExchange) -> dict[str, object]:
 
 def _blanked(value: object, at: str = "") -> Iterator[str]:
     """JSON pointers of the texts in which a credential was blanked."""
-    if isinstance(value, str) and BLANK in value:
+    if isinstance(value, str) and REDACTED in value:
         yield at
     elif isinstance(value, dict):
         for name, inner in value.items():
