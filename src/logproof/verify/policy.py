@@ -20,7 +20,6 @@ from logproof.verify.stats import conformal
 from logproof.verify.stats.distance import Sigma
 from logproof.verify.stats.support import Sampler
 
-POLICY_SCHEMA = "logproof-policy/1"
 MAX_BYTES = 256 * 1024 * 1024
 Test = Literal["S1", "S2", "S3"]
 SHARES: dict[Test, float] = {"S1": 1 / 3, "S2": 1 / 2, "S3": 1 / 6}

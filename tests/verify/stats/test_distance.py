@@ -58,7 +58,6 @@ def test_gonka_go_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[
     n = min(len(a), len(b))
     own, theirs = same_tokens(a, b)
     assert gonka.go(own, theirs) == pytest.approx(slow_go(a[:n], b[:n]), rel=1e-12)
-    assert gonka.go_similarity(own, theirs) == pytest.approx(max(0.0, 1 - slow_go(a[:n], b[:n])))
 
 
 @quick
@@ -66,7 +65,7 @@ def test_gonka_go_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[
 def test_gonka_python_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[int, float]]) -> None:
     n = min(len(a), len(b))
     own, theirs = same_tokens(a, b)
-    assert gonka.python(own, theirs) == pytest.approx(slow_python(a[:n], b[:n]), rel=1e-12)
+    assert gonka.Lists(own, theirs).python == pytest.approx(slow_python(a[:n], b[:n]), rel=1e-12)
 
 
 def test_gonka_quirks() -> None:
@@ -74,11 +73,10 @@ def test_gonka_quirks() -> None:
     other = from_maps([1], [{2: -0.7}])
     assert gonka.go(one, other) == pytest.approx(0.5 * (99.5 + 0.7) / (99.5 + 0.7 + 1e-6) / 100)
     assert gonka.go(one, from_maps([1], [{}])) == math.inf
-    assert gonka.go_similarity(one, from_maps([1], [{}])) == 0.0
-    assert gonka.python(one, from_maps([1], [{}])) == ((1 + 1) / 101, 0.0)
-    assert gonka.python(one, from_maps([2], [{1: -0.5}])) == (-1.0, -1.0)
+    assert gonka.Lists(one, from_maps([1], [{}])).python == ((1 + 1) / 101, 0.0)
+    assert gonka.Lists(one, from_maps([2], [{1: -0.5}])).python == (-1.0, -1.0)
     assert gonka.go(one, one) == 0.0
-    assert gonka.python(one, one)[0] == pytest.approx(1 / 101)
+    assert gonka.Lists(one, one).python[0] == pytest.approx(1 / 101)
     with pytest.raises(ValueError, match="positions"):
         gonka.go(one, from_maps([1, 1], [{1: -1.0}] * 2))
 

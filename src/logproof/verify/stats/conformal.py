@@ -68,8 +68,3 @@ def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> tuple[f
 def upper_rate(hits: int, trials: int, confidence: float = 0.95) -> float:
     """One-sided exact upper bound of a rate; 1 for no trials."""
     return clopper_pearson(hits, trials, 1.0 - 2.0 * (1.0 - confidence))[1]
-
-
-def trials_for(level: float, confidence: float = 0.95) -> int:
-    """Honest trials without an alarm that support a false-positive rate of at most `level`: 299 for 1 %."""
-    return int(np.ceil(np.log(1.0 - confidence) / np.log(1.0 - level)))

@@ -26,11 +26,6 @@ def from_p(p: float, kappa: float = 0.5) -> float:
         return float(np.log(kappa) + (kappa - 1.0) * np.log(p))
 
 
-def product(log_es: Sequence[float]) -> float:
-    """Log e-value of independent evidence together."""
-    return float(np.sum(np.asarray(log_es, np.float64)))
-
-
 def average(log_es: Sequence[float]) -> float:
     """Log of the mean e-value: valid under any dependence. Raises ValueError for none."""
     if not log_es:
@@ -111,13 +106,3 @@ def log_sum_exp(values: Floats, axis: int) -> Floats:
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.exp(values - top).sum(axis=axis)) + top.squeeze(axis), np.float64)
-
-
-def sprt(failures: int, passes: int, p0: float, p1: float) -> float:
-    """Wald's log likelihood ratio of pass/fail bits, for a fixed alternative p1 > p0. Kept for comparison.
-
-    Raises ValueError unless 0 < p0 < p1 < 1.
-    """
-    if not 0.0 < p0 < p1 < 1.0:
-        raise ValueError(f"p0 {p0} and p1 {p1} are out of order")
-    return float(failures * np.log(p1 / p0) + passes * np.log((1.0 - p1) / (1.0 - p0)))

@@ -28,19 +28,6 @@ def go(artifact: Columns, verifier: Columns) -> float:
     return Lists(artifact, verifier).go
 
 
-def go_similarity(artifact: Columns, verifier: Columns) -> float:
-    """1 - distance, at least 0; 0 where the Go code returns an error."""
-    return max(0.0, 1.0 - go(artifact, verifier))
-
-
-def python(artifact: Columns, verifier: Columns) -> tuple[float, float]:
-    """(distance, share of executor tokens that the validator lists); (-1, -1) where the token sequences differ.
-
-    Raises ValueError where the first row, whose width divides, is empty.
-    """
-    return Lists(artifact, verifier).python
-
-
 class Lists:
     """The top lists of both sides, compared once for both forms.
 
@@ -71,7 +58,11 @@ class Lists:
 
     @property
     def python(self) -> tuple[float, float]:
-        """The benchmark's distance, and the share of executor tokens that the validator lists."""
+        """The benchmark's distance, and the share of executor tokens that the validator lists.
+
+        (-1, -1) where the token sequences differ.
+        Raises ValueError where the first row, whose width divides, is empty.
+        """
         if not np.array_equal(self.artifact.sampled_ids, self.verifier.sampled_ids):
             return -1.0, -1.0
         width = int(self.artifact.counts[0])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from scipy import special
 
 from logproof.verify.artifact.columns import Columns, Floats, Ids, Mask, row_sums
 from logproof.verify.stats.evalue import log_sum_exp
@@ -41,11 +40,6 @@ class Surprise(msgspec.Struct, frozen=True):
     tokens: int
     out: int
     open: int
-
-    @property
-    def p(self) -> float:
-        """Two-sided p-value of the nominal normal null, 0..1; NaN where z is."""
-        return float(special.erfc(abs(self.z) / np.sqrt(2.0)))
 
 
 class Outcomes(msgspec.Struct, frozen=True, eq=False):
@@ -137,25 +131,3 @@ def tempered_log_e(drawn: Outcomes) -> Floats:
     chosen = np.where(drawn.drawn == len(listed), others, own * powers)
     runs = np.cumsum(chosen - np.log(totals) - own, axis=1)
     return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(TEMPERS)), np.float64)
-
-
-def likelihood_ratio_log_e(claimed: Floats, alternative: Floats) -> Floats:
-    """S3c: running log of prod a(x) / q(x) for a named other model; both float64 [n] logprobs of the sampled tokens.
-
-    An e-process under the claim. Needs the other model. Raises ValueError on unequal lengths or unknown values.
-    """
-    if claimed.shape != alternative.shape or np.isnan(claimed).any() or np.isnan(alternative).any():
-        raise ValueError("both models must give every sampled token a logprob")
-    return np.asarray(np.cumsum(alternative - claimed), np.float64)
-
-
-def pit(drawn: Outcomes, seed: int) -> Floats:
-    """S3d: randomised probability integral transform of usable positions, float64 in 0..1, uniform when honest.
-
-    u = q(before x) + U q(x) with outcomes in row order. U comes from PCG64(seed): record the seed beside the result.
-    """
-    p = np.exp(drawn.log_q)
-    at, x = np.arange(len(p)), drawn.drawn
-    before = np.concatenate((np.zeros((len(p), 1)), np.cumsum(p, axis=1)), axis=1)[at, x]
-    uniform = np.random.Generator(np.random.PCG64(seed)).random(len(p))
-    return np.asarray(before + uniform * p[at, x], np.float64)
