@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 
 from logproof.client.client import Client
-from logproof.dialects.common.completions import Body
+from logproof.dialects.common.completions import CompletionsBody
 from logproof.dialects.lower import lower
 from logproof.dialects.registry import get_dialect
 from logproof.eval.run.runner import GC_THRESHOLD
@@ -30,7 +30,7 @@ from logproof.ir.facts import Facts
 from logproof.ir.request import Input, Request, Sampling, Scoring
 
 REPLIES = Path(__file__).with_name("replies")
-DECODER = msgspec.json.Decoder(Body)
+DECODER = msgspec.json.Decoder(CompletionsBody)
 """Typed decoding with the very fields that logproof reads: the floor of everything that is behind the socket."""
 
 FACTS = Facts(fields={"/v1/completions": ("logprob_token_ids",)}, max_logprobs=100, vocab_size=49_152)

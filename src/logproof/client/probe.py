@@ -179,7 +179,7 @@ async def _sglang_vocabulary(sender: Sender, facts: Facts) -> Facts:
     return msgspec.structs.replace(facts, vocab_size=size, sources={**facts.sources, "vocab_size": "a refused request"})
 
 
-async def _one_token(sender: Sender, ask: dict[str, object]) -> completions.Body | None:
+async def _one_token(sender: Sender, ask: dict[str, object]) -> completions.CompletionsBody | None:
     """The reply to one token sampled with top_k 1, or None where the server gives none."""
     body = msgspec.json.encode({**ask, "logprobs": 0, "temperature": 2.0, "top_k": 1, "seed": 0})
     try:
@@ -188,7 +188,7 @@ async def _one_token(sender: Sender, ask: dict[str, object]) -> completions.Body
         return None
 
 
-def _logprobs_mode(reply: completions.Body | None) -> Literal["raw", "processed"] | None:
+def _logprobs_mode(reply: completions.CompletionsBody | None) -> Literal["raw", "processed"] | None:
     """What a sampled logprob is a logprob of: with top_k 1 a processed one is 0, the raw one is what it was.
 
     None where the server gives no logprob, or one above 0: a server may be started to report logits.

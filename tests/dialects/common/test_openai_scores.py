@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.dialects.common import openai_scores
-from logproof.dialects.common.openai_scores import Entry, Rival
+from logproof.dialects.common.openai_scores import Rival, ScoredToken
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
@@ -19,8 +19,8 @@ from logproof.ir.response import Meaning, Usage
 ASK = Request("m", Input(messages=(text_message("user", "Hi"),)))
 
 
-def entry(token: str, logprob: float, *rivals: tuple[str, float]) -> Entry:
-    return Entry(token, logprob, None, [Rival(t, v) for t, v in rivals])
+def entry(token: str, logprob: float, *rivals: tuple[str, float]) -> ScoredToken:
+    return ScoredToken(token, logprob, None, [Rival(t, v) for t, v in rivals])
 
 
 def scoring(**fields: object) -> Request:
@@ -57,7 +57,7 @@ def test_one_wider_gives_the_k_best_on_every_server(rule: object, case: tuple[di
     logprobs, own, k = case
     assert callable(rule)
     listed = rule(logprobs, own, k + 1)
-    found = openai_scores.narrow(Entry(f"token_id:{own}", logprobs[own], None, listed), k, True, "")
+    found = openai_scores.narrow(ScoredToken(f"token_id:{own}", logprobs[own], None, listed), k, True, "")
     assert found[own] == logprobs[own]
     assert all(logprobs[t] == v for t, v in found.items() if isinstance(t, int))
     others = sorted((v for t, v in found.items() if t != own), reverse=True)
@@ -70,7 +70,7 @@ def test_one_wider_gives_the_k_best_on_every_server(rule: object, case: tuple[di
 @given(case=positions())
 def test_a_list_of_k_is_exact_or_refused(case: tuple[dict[int, float], int, int]) -> None:
     logprobs, own, k = case
-    entry_ = Entry(f"token_id:{own}", logprobs[own], None, vllm_list(logprobs, own, k))
+    entry_ = ScoredToken(f"token_id:{own}", logprobs[own], None, vllm_list(logprobs, own, k))
     try:
         found = openai_scores.narrow(entry_, k, True, "")
     except BadReply:
@@ -91,7 +91,7 @@ def test_a_list_of_k_is_exact_or_refused(case: tuple[dict[int, float], int, int]
         (entry("\ufffd", -4.0, ("\ufffd", -4.0), ("\ufffd", -5.0), ("b", -6.0)), 2, "two entries"),
     ],
 )
-def test_an_uncertain_list_is_refused(found: Entry, width: int, message: str) -> None:
+def test_an_uncertain_list_is_refused(found: ScoredToken, width: int, message: str) -> None:
     with pytest.raises(BadReply, match=message):
         openai_scores.narrow(found, width, False, "/x")
 
@@ -180,17 +180,22 @@ def test_lists_of_one_reply_are_equally_long() -> None:
     beside = entry("c", -3.0, ("x", -0.5), ("y", -2.0), ("c", -3.0))
     for listed in ([a, a], [beside, shorter], [beside, beside]):
         assert openai_scores.sampled_tokens(scoring(sampled=1), listed, None, "/x").top is not None
-    lone = Entry("b", -0.5, None, [Rival("b", -0.5)])
+    lone = ScoredToken("b", -0.5, None, [Rival("b", -0.5)])
     for listed in ([a, shorter], [beside, lone]):
         with pytest.raises(BadReply, match="top lists of"):
             openai_scores.sampled_tokens(scoring(sampled=1), listed, None, "/x")
 
 
 def test_a_text_that_differs_from_its_bytes_is_refused() -> None:
-    for fine in (Entry("a", -1.0, [97]), Entry("\\xe4", -1.0, [0xE4]), Entry("a", -1.0, None), Entry("a", -1.0, [])):
+    for fine in (
+        ScoredToken("a", -1.0, [97]),
+        ScoredToken("\\xe4", -1.0, [0xE4]),
+        ScoredToken("a", -1.0, None),
+        ScoredToken("a", -1.0, []),
+    ):
         assert len(openai_scores.sampled_tokens(scoring(sampled=0), [fine], None, "/x")) == 1
     with pytest.raises(BadReply, match="text and its bytes differ"):
-        openai_scores.sampled_tokens(scoring(sampled=0), [Entry("a", -1.0, [98])], None, "/x")
+        openai_scores.sampled_tokens(scoring(sampled=0), [ScoredToken("a", -1.0, [98])], None, "/x")
 
 
 def test_ids_asked_texts_came() -> None:
@@ -199,10 +204,10 @@ def test_ids_asked_texts_came() -> None:
 
 
 def test_texts_stand_in_bytes_beside_ids() -> None:
-    whole = [Entry("token_id:1", -1.0, [97]), Entry("token_id:2", -1.0, [])]
+    whole = [ScoredToken("token_id:1", -1.0, [97]), ScoredToken("token_id:2", -1.0, [])]
     assert openai_scores.sampled_tokens(scoring(sampled=0), whole, "vllm", "").texts == ("a", "")
     for unknown in (None, [255]):
-        cut = [Entry("token_id:1", -1.0, [97]), Entry("token_id:2", -1.0, unknown)]
+        cut = [ScoredToken("token_id:1", -1.0, [97]), ScoredToken("token_id:2", -1.0, unknown)]
         assert openai_scores.sampled_tokens(scoring(sampled=0), cut, "vllm", "").texts is None
 
 
@@ -214,7 +219,7 @@ def test_label_scores() -> None:
     with pytest.raises(MissingChannel, match=r"label ids \[8\]"):
         openai_scores.label_scores(scoring(label_ids=(9, 8)), scored, "vllm", "/x")
     with pytest.raises(MissingChannel, match=r"label ids \[9\]"):
-        openai_scores.label_scores(scoring(label_ids=(9,)), [Entry("token_id:1", -1.0)], "vllm", "/x")
+        openai_scores.label_scores(scoring(label_ids=(9,)), [ScoredToken("token_id:1", -1.0)], "vllm", "/x")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +246,7 @@ def test_counts(scored: int, usage: Usage, server: openai_scores.Server, stopped
 
 
 def test_tokens_must_join_to_the_text() -> None:
-    pieces = [Entry("\\xe4\\xbd", -1.0, [0xE4, 0xBD]), Entry("\\xa0", -1.0, [0xA0]), entry("!", -1.0)]
+    pieces = [ScoredToken("\\xe4\\xbd", -1.0, [0xE4, 0xBD]), ScoredToken("\\xa0", -1.0, [0xA0]), entry("!", -1.0)]
     openai_scores.check_text(pieces, "你!", "")
     openai_scores.check_text(pieces, "你", "")
     with pytest.raises(BadReply, match="do not join"):

@@ -19,7 +19,7 @@ from logproof.ir.request import Request
 from logproof.ir.response import Choice, Citation, Finish, FinishReason, HostedUse, Response, Usage
 
 
-class WireCitation(msgspec.Struct, gc=False):
+class MessagesCitation(msgspec.Struct, gc=False):
     """What all kinds of citations may hold."""
 
     type: str
@@ -28,12 +28,12 @@ class WireCitation(msgspec.Struct, gc=False):
     document_title: str | None = None
 
 
-class Block(msgspec.Struct, gc=False):
+class MessagesBlock(msgspec.Struct, gc=False):
     """One content block of any type; `input` is empty where absent."""
 
     type: str
     text: str | None = None
-    citations: list[WireCitation] | None = None
+    citations: list[MessagesCitation] | None = None
     thinking: str | None = None
     signature: str | None = None
     id: str | None = None
@@ -45,7 +45,7 @@ class Thinking(msgspec.Struct, gc=False):
     thinking_tokens: int | None = None
 
 
-class WireUsage(msgspec.Struct, gc=False):
+class MessagesUsage(msgspec.Struct, gc=False):
     """Token counts; input excludes both kinds of cached tokens."""
 
     input_tokens: int | None = None
@@ -79,7 +79,7 @@ class StopDetails(msgspec.Struct, gc=False):
     explanation: str | None = None
 
 
-class Body(msgspec.Struct, gc=False):
+class MessagesBody(msgspec.Struct, gc=False):
     """The whole reply."""
 
     content: list[msgspec.Raw]
@@ -89,12 +89,12 @@ class Body(msgspec.Struct, gc=False):
     stop_reason: str | None = None
     stop_sequence: str | None = None
     stop_details: StopDetails | None = None
-    usage: WireUsage | None = None
+    usage: MessagesUsage | None = None
     container: dict[str, object] | None = None
 
 
-_BODY = msgspec.json.Decoder(Body)
-_BLOCK = msgspec.json.Decoder(Block)
+_BODY = msgspec.json.Decoder(MessagesBody)
+_BLOCK = msgspec.json.Decoder(MessagesBlock)
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
 _REASONS: dict[str, FinishReason] = {
@@ -141,7 +141,7 @@ def lift(request: Request, body: bytes) -> Response:
     )
 
 
-def _part(block: Block, raw: bytes, index: int) -> Part:
+def _part(block: MessagesBlock, raw: bytes, index: int) -> Part:
     """The part of the turn that a block is. Raises BadReply for a block without what its type promises."""
     path = f"/content/{index}"
     match block.type:
@@ -198,7 +198,7 @@ def _citations(turn: Sequence[Part]) -> list[Citation]:
         end = at + len(part.text)
         items = part.opaque.blob if part.opaque is not None and isinstance(part.opaque.blob, list) else []
         for item in items:
-            cited = msgspec.convert(item, WireCitation)
+            cited = msgspec.convert(item, MessagesCitation)
             found.append(Citation(cited.type, cited.url, cited.title or cited.document_title, at, end, item))
         at = end
     return found
@@ -210,14 +210,14 @@ def _blobs(turn: Sequence[Part]) -> list[Opaque]:
     return [b for b in found if isinstance(b, Opaque) and b.kind != CITATIONS]
 
 
-def _refusal(reply: Body) -> str | None:
+def _refusal(reply: MessagesBody) -> str | None:
     if reply.stop_reason != "refusal":
         return None
     details = reply.stop_details or StopDetails()
     return details.explanation or details.category or "refused without a reason"
 
 
-def _notes(reply: Body, choice: Choice) -> tuple[str, ...]:
+def _notes(reply: MessagesBody, choice: Choice) -> tuple[str, ...]:
     spent = reply.usage.output_tokens if reply.usage else None
     silent = not (choice.text or choice.tool_calls or choice.reasoning or choice.opaque or choice.refusal)
     return (f"{spent} tokens were sampled and no text came",) if silent and spent else ()

@@ -18,7 +18,7 @@ from logproof.http.faults import error_in_body
 Json = dict[str, object]
 
 
-class Event(msgspec.Struct, gc=False):
+class MessagesEvent(msgspec.Struct, gc=False):
     """What the events of all types hold."""
 
     type: str
@@ -29,7 +29,7 @@ class Event(msgspec.Struct, gc=False):
     usage: Json | None = None
 
 
-_EVENT = msgspec.json.Decoder(Event)
+_EVENT = msgspec.json.Decoder(MessagesEvent)
 _VALUE = msgspec.json.Decoder(object)
 
 
@@ -43,18 +43,18 @@ class _Stream:
         self.open: set[int] = set()
         self.stopped = False
 
-    def message_start(self, event: Event) -> None:
+    def message_start(self, event: MessagesEvent) -> None:
         if self.message is not None or event.message is None:
             raise BadReply("a second start, or one without message")
         self.message = dict(event.message)
 
-    def content_block_start(self, event: Event) -> None:
+    def content_block_start(self, event: MessagesEvent) -> None:
         if event.index != len(self.blocks) or event.content_block is None:
             raise BadReply(f"block {event.index} begins where {len(self.blocks)} was next")
         self.blocks.append(dict(event.content_block))
         self.open.add(event.index)
 
-    def content_block_delta(self, event: Event) -> None:
+    def content_block_delta(self, event: MessagesEvent) -> None:
         if event.index not in self.open or event.delta is None:
             raise BadReply(f"a delta for block {event.index}, which is not open")
         block, delta = self.blocks[event.index], event.delta
@@ -70,7 +70,7 @@ class _Stream:
         else:
             raise BadReply(f"a delta of unknown type {kind!r}")
 
-    def content_block_stop(self, event: Event) -> None:
+    def content_block_stop(self, event: MessagesEvent) -> None:
         if event.index not in self.open:
             raise BadReply(f"the end of block {event.index}, which is not open")
         self.open.remove(event.index)
@@ -83,7 +83,7 @@ class _Stream:
             raise BadReply(f"the arguments of block {event.index} are no JSON: the call was cut") from None
         self.blocks[event.index]["input"] = msgspec.Raw(whole.encode())
 
-    def message_delta(self, event: Event) -> None:
+    def message_delta(self, event: MessagesEvent) -> None:
         if self.message is None:
             raise BadReply("a delta before the start")
         self.message.update({k: v for k, v in (event.delta or {}).items() if v is not None})
@@ -91,11 +91,11 @@ class _Stream:
         known = counts if isinstance(counts, dict) else {}
         self.message["usage"] = {**known, **{k: v for k, v in (event.usage or {}).items() if v is not None}}
 
-    def message_stop(self, event: Event) -> None:
+    def message_stop(self, event: MessagesEvent) -> None:
         self.stopped = True
 
 
-_HANDLERS: dict[str, Callable[[_Stream, Event], None]] = {
+_HANDLERS: dict[str, Callable[[_Stream, MessagesEvent], None]] = {
     name: getattr(_Stream, name)
     for name in (
         "message_start",

@@ -15,8 +15,7 @@ from itertools import chain
 import msgspec
 import numpy as np
 
-from logproof.dialects.common import logprobs as columns
-from logproof.dialects.common import structured
+from logproof.dialects.common import logprobs, structured
 from logproof.dialects.common.completions_checks import check_counted, check_offsets
 from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage, lift_finish, put_in_order
@@ -27,7 +26,7 @@ from logproof.ir.response import Choice, Ids, Labels, Meaning, Response, Tokens,
 from logproof.ir.tokens import placeholder_id, placeholder_ids
 
 
-class Logprobs(msgspec.Struct, gc=False):
+class CompletionsLogprobs(msgspec.Struct, gc=False):
     """Sampled, or echoed, tokens; `content` is the chat shape, which is foreign here."""
 
     tokens: list[str] | None = None
@@ -37,12 +36,12 @@ class Logprobs(msgspec.Struct, gc=False):
     content: object = None
 
 
-class WireChoice(msgspec.Struct, gc=False):
+class CompletionsChoice(msgspec.Struct, gc=False):
     """One choice of the reply."""
 
     text: str
     index: int | None = None
-    logprobs: Logprobs | None = None
+    logprobs: CompletionsLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
@@ -51,10 +50,10 @@ class WireChoice(msgspec.Struct, gc=False):
     prompt_logprobs: list[dict[int, PromptEntry] | None] | None = None
 
 
-class Body(msgspec.Struct, gc=False):
+class CompletionsBody(msgspec.Struct, gc=False):
     """The whole reply. logproof: what the replay plugin says of a request that it served."""
 
-    choices: list[WireChoice]
+    choices: list[CompletionsChoice]
     id: str | None = None
     model: str | None = None
     system_fingerprint: str | None = None
@@ -63,7 +62,7 @@ class Body(msgspec.Struct, gc=False):
 
 
 _IDS_PATH = "/choices/0/prompt_token_ids"
-_BODY = msgspec.json.Decoder(Body)
+_BODY = msgspec.json.Decoder(CompletionsBody)
 
 
 def bias_body(request: Request) -> dict[str, float]:
@@ -71,7 +70,7 @@ def bias_body(request: Request) -> dict[str, float]:
     return {str(token): value for token, value in (request.sampling.logit_bias or {}).items()}
 
 
-def read(body: bytes) -> Body:
+def read(body: bytes) -> CompletionsBody:
     """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
     reply = decode(_BODY, body)
     put_in_order(reply.choices)
@@ -79,7 +78,11 @@ def read(body: bytes) -> Body:
 
 
 def envelope(
-    request: Request, reply: Body, choices: Sequence[Choice], prompt: Tokens | None, prompt_ids: Ids | None = None
+    request: Request,
+    reply: CompletionsBody,
+    choices: Sequence[Choice],
+    prompt: Tokens | None,
+    prompt_ids: Ids | None = None,
 ) -> Response:
     """The Response around lifted choices. prompt_ids: the first choice's `prompt_token_ids` where already checked."""
     reported = reply.usage.completion_tokens if reply.usage is not None else None
@@ -92,7 +95,7 @@ def envelope(
         choices=tuple(choices),
         usage=reply.usage.lifted() if reply.usage is not None else Usage(),
         prompt=prompt,
-        prompt_ids=columns.ids(raw_ids, _IDS_PATH) if prompt_ids is None and raw_ids is not None else prompt_ids,
+        prompt_ids=logprobs.ids(raw_ids, _IDS_PATH) if prompt_ids is None and raw_ids is not None else prompt_ids,
         model=reply.model,
         fingerprint=reply.system_fingerprint,
         response_id=reply.id,
@@ -100,18 +103,20 @@ def envelope(
     )
 
 
-def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | None, labels: Labels | None) -> Choice:
+def lift_choice(
+    request: Request, wire: CompletionsChoice, text: str, tokens: Tokens | None, labels: Labels | None
+) -> Choice:
     """One choice with its text, ids and structured value; the text of a replay is given, and judged by nobody."""
     path = f"/choices/{wire.index}"
     finish = lift_finish(wire)
     output = request.output if request.replay.token_ids is None else Output()
-    ids: Ids | None = columns.ids(wire.token_ids, f"{path}/token_ids") if wire.token_ids is not None else None
+    ids: Ids | None = logprobs.ids(wire.token_ids, f"{path}/token_ids") if wire.token_ids is not None else None
     if ids is None and tokens is not None:
         ids = tokens.ids
     if ids is not None and tokens is not None and tokens.ids is not None and not np.array_equal(ids, tokens.ids):
         raise BadReply("token_ids and logprobs name different tokens", path=path)
     if tokens is not None and tokens.ids is None and ids is not None:
-        columns.same_length(f"{path}/logprobs", len(ids), len(tokens), "token ids")
+        logprobs.same_length(f"{path}/logprobs", len(ids), len(tokens), "token ids")
         tokens = msgspec.structs.replace(tokens, ids=ids)
     return Choice(
         index=wire.index or 0,
@@ -124,7 +129,7 @@ def lift_choice(request: Request, wire: WireChoice, text: str, tokens: Tokens | 
     )
 
 
-class Columns(msgspec.Struct, dict=True):
+class LogprobLists(msgspec.Struct, dict=True):
     """The three parallel lists of a completions `logprobs` object, checked to be equally long."""
 
     tokens: list[str]
@@ -137,7 +142,7 @@ class Columns(msgspec.Struct, dict=True):
         return placeholder_ids(self.tokens) if self.tokens else None
 
 
-def read_logprobs(wire: WireChoice, width: int) -> Columns:
+def read_logprobs(wire: CompletionsChoice, width: int) -> LogprobLists:
     """The logprobs of a choice, asked at a width.
 
     Raises MissingChannel where absent, BadReply for a foreign or uneven shape, or one that contradicts itself.
@@ -149,13 +154,13 @@ def read_logprobs(wire: WireChoice, width: int) -> Columns:
     if found.tokens is None or found.token_logprobs is None:
         shape = "the chat shape (content[])" if found.content is not None else "another shape"
         raise BadReply(f"{shape} where tokens[] and token_logprobs[] were expected", path=path)
-    columns.same_length(f"{path}/token_logprobs", len(found.tokens), len(found.token_logprobs), "tokens")
+    logprobs.same_length(f"{path}/token_logprobs", len(found.tokens), len(found.token_logprobs), "tokens")
     if found.top_logprobs:
-        columns.same_length(f"{path}/top_logprobs", len(found.tokens), len(found.top_logprobs), "tokens")
+        logprobs.same_length(f"{path}/top_logprobs", len(found.tokens), len(found.top_logprobs), "tokens")
     check_offsets(found.tokens, found.text_offset, path)
     if width == 0 and found.top_logprobs and wire.matched_stop is msgspec.UNSET:
         _check_single(found.tokens, found.token_logprobs, found.top_logprobs, f"{path}/top_logprobs")
-    return Columns(found.tokens, found.token_logprobs, found.top_logprobs or None)
+    return LogprobLists(found.tokens, found.token_logprobs, found.top_logprobs or None)
 
 
 def _check_single(
@@ -167,25 +172,25 @@ def _check_single(
             raise BadReply(f"two values for the token {token!r}: {value} and {entries}", path=f"{path}/{i}")
 
 
-def sampled_tokens(request: Request, found: Columns, meaning: Meaning, path: str) -> Tokens:
+def sampled_tokens(request: Request, found: LogprobLists, meaning: Meaning, path: str) -> Tokens:
     """Tokens of the sampled channel: keyed by id where every token is a `token_id:N`, by text otherwise.
 
     A top map short of its width, or with another value for the sampled token, is refused.
     """
     width = request.scoring.sampled or 0
     ids = found.ids
-    values = columns.logprobs(found.values, f"{path}/token_logprobs")
+    values = logprobs.logprobs(found.values, f"{path}/token_logprobs")
     top = top_maps(found, width, ids, f"{path}/top_logprobs") if width else None
     return Tokens(
         logprobs=values,
         meaning=meaning,
-        ids=columns.ids(ids, path) if ids is not None else None,
+        ids=logprobs.ids(ids, path) if ids is not None else None,
         texts=tuple(found.tokens) if ids is None else None,
         top=top,
     )
 
 
-def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -> TopK:
+def top_maps(found: LogprobLists, width: int, ids: Sequence[int] | None, path: str) -> TopK:
     """A checked TopK from the maps of a completions reply; keys are texts, or `token_id:N` beside `ids`."""
     if found.top is None:
         raise MissingChannel("top logprobs were asked and are absent", path=path)
@@ -195,18 +200,18 @@ def top_maps(found: Columns, width: int, ids: Sequence[int] | None, path: str) -
     if ids is not None and keyed is None:
         raise BadReply("a top entry keyed by text among ids", path=path)
     own: Sequence[int | str] = found.tokens if ids is None else ids
-    entries = columns.Flat(
-        counts=columns.integers([*map(len, maps)]),
+    entries = logprobs.Flat(
+        counts=logprobs.integers([*map(len, maps)]),
         keys=keys if keyed is None else keyed,
-        values=columns.floats([*chain.from_iterable([m.values() for m in maps])]),
+        values=logprobs.floats([*chain.from_iterable([m.values() for m in maps])]),
         by_id=ids is not None,
         texts=keys if ids is None else None,
         unique=True,
     )
-    return columns.flat_top_k(entries, width, own, columns.floats(found.values), path)
+    return logprobs.flat_top_k(entries, width, own, logprobs.floats(found.values), path)
 
 
-def label_scores(found: Columns, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:
+def label_scores(found: LogprobLists, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:
     """Exact scores of the asked ids at every position. Raises MissingChannel for an id that did not come."""
     if found.top is None:
         raise MissingChannel("label scores were asked and are absent", path=path)
@@ -217,6 +222,6 @@ def label_scores(found: Columns, label_ids: Sequence[int], meaning: Meaning, pat
         if missing:
             raise MissingChannel(f"no score for label ids {missing}", path=f"{path}/top_logprobs/{i}")
         rows += [by_id[t] for t in label_ids]
-    flat = columns.logprobs(rows, f"{path}/top_logprobs")
+    flat = logprobs.logprobs(rows, f"{path}/top_logprobs")
     ids = np.array(label_ids, dtype=np.int64)
     return Labels(ids=ids, logprobs=flat.reshape(len(found.top), len(label_ids)), meaning=meaning)

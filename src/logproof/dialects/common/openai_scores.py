@@ -38,7 +38,7 @@ class Rival(msgspec.Struct, gc=False):
     bytes: list[Byte] | None = None
 
 
-class Entry(msgspec.Struct, gc=False):
+class ScoredToken(msgspec.Struct, gc=False):
     """One sampled token with its top list."""
 
     token: str
@@ -92,7 +92,7 @@ def sampled_meaning(request: Request, server: Server) -> Meaning:
     return structured.sampled_meaning(request.output, "raw" if plain else "unknown")
 
 
-def sampled_tokens(request: Request, entries: Sequence[Entry], server: Server, path: str) -> Tokens:
+def sampled_tokens(request: Request, entries: Sequence[ScoredToken], server: Server, path: str) -> Tokens:
     """Tokens of a list of entries: by id where every token is a `token_id:N`, by text otherwise.
 
     Raises BadReply where ids were asked and texts came, for a top list that is short, repeats a token, gives the
@@ -118,7 +118,7 @@ def sampled_tokens(request: Request, entries: Sequence[Entry], server: Server, p
     )
 
 
-def label_scores(request: Request, entries: Sequence[Entry], server: Server, path: str) -> Labels:
+def label_scores(request: Request, entries: Sequence[ScoredToken], server: Server, path: str) -> Labels:
     """Exact scores of the asked ids at every position. Raises MissingChannel for an id that did not come."""
     labels = request.scoring.label_ids or ()
     rows: list[float | None] = []
@@ -132,7 +132,7 @@ def label_scores(request: Request, entries: Sequence[Entry], server: Server, pat
     return Labels(ids=np.array(labels, dtype=np.int64), logprobs=flat, meaning=sampled_meaning(request, server))
 
 
-def _check_sentinels(entry: Entry, server: Server, meaning: Meaning, path: str) -> None:
+def _check_sentinels(entry: ScoredToken, server: Server, meaning: Meaning, path: str) -> None:
     """-9999 stands for minus infinity at vLLM alone, and only a mask makes a rival impossible.
 
     vLLM 0.32 lists the sampled token and id 0 at -9999, and nothing else, for every request that shares a batch
@@ -149,7 +149,7 @@ def _check_sentinels(entry: Entry, server: Server, meaning: Meaning, path: str) 
         raise BadReply("an impossible rival in a raw top list", path=f"{path}/top_logprobs/{at}", hint=hint)
 
 
-def _check_even(entries: Sequence[Entry], path: str) -> None:
+def _check_even(entries: Sequence[ScoredToken], path: str) -> None:
     """Lists of one reply are equally long, but for one entry more where the sampled token stands below the others."""
     sizes = [len(e.top_logprobs or ()) for e in entries]
     widest = max(sizes, default=0)
@@ -159,7 +159,7 @@ def _check_even(entries: Sequence[Entry], path: str) -> None:
             raise BadReply(f"top lists of {min(sizes)} to {widest} entries", path=f"{path}/{i}/top_logprobs")
 
 
-def _texts(entries: Sequence[Entry], *, by_id: bool) -> tuple[str, ...] | None:
+def _texts(entries: Sequence[ScoredToken], *, by_id: bool) -> tuple[str, ...] | None:
     """What the engine decoded; beside ids it stands in `bytes`."""
     if not by_id:
         return tuple(e.token for e in entries)
@@ -175,7 +175,7 @@ def _decoded(raw: list[int] | None) -> str | None:
         return None
 
 
-def _top(entries: Sequence[Entry], width: int, by_id: bool, path: str) -> TopK:
+def _top(entries: Sequence[ScoredToken], width: int, by_id: bool, path: str) -> TopK:
     narrowed = [narrow(entry, width, by_id, f"{path}/{i}/top_logprobs") for i, entry in enumerate(entries)]
     scored: list[tuple[int | str, float] | None] = [(_key(e.token, by_id, path), e.logprob) for e in entries]
     return logprobs.top_k((_position(best, by_id) for best in narrowed), width, scored, path)
@@ -190,7 +190,7 @@ def _position(
     return None, values, None, [k for k in keys if isinstance(k, str)]
 
 
-def narrow(entry: Entry, width: int, by_id: bool, path: str) -> dict[int | str, float]:
+def narrow(entry: ScoredToken, width: int, by_id: bool, path: str) -> dict[int | str, float]:
     """The certain `width` best of one position with the sampled token among or beside them: {id or text: logprob}.
 
     Let the list hold m tokens. If the sampled one is listed above another, nothing was cut: the list is the m
@@ -253,7 +253,7 @@ def check_count(scored: int, usage: Usage, server: Server, stopped: int, path: s
         raise BadReply(f"{scored} scored tokens, usage says {usage.completion}", path=path)
 
 
-def check_text(entries: Sequence[Entry], text: str, path: str) -> None:
+def check_text(entries: Sequence[ScoredToken], text: str, path: str) -> None:
     """Check that tokens named by their texts join to the choice's text: then none is missing or out of place.
 
     Tokens beyond the text are those of a stop. Engines that decode each token alone give U+FFFD for a part of a

@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from logproof.dialects.common import logprobs as columns
+from logproof.dialects.common import logprobs
 from logproof.dialects.common.token_texts import first_text
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.response import Floats, Ids, Tokens, TopK
@@ -43,20 +43,20 @@ def lift_prompt(
         raise MissingChannel("prompt logprobs were asked and are absent", path=path)
     if raw_ids is None:
         raise MissingChannel("prompt_token_ids are absent: nothing names the scored tokens", path=path)
-    columns.same_length(path, len(raw_ids), len(entries), "prompt token ids")
-    ids = columns.ids(raw_ids, f"{at}/prompt_token_ids")
+    logprobs.same_length(path, len(raw_ids), len(entries), "prompt token ids")
+    ids = logprobs.ids(raw_ids, f"{at}/prompt_token_ids")
     found = _scored(entries, raw_ids, path)
     if width == 0 and found.flat is not found.own:
         i = next(i for i, position in enumerate(found.positions) if len(position) != 1)
         raise BadReply(f"{len(found.positions[i])} entries where one was asked", path=f"{path}/{i + 1}")
-    logprobs = columns.floats([math.nan, *[e.logprob for e in found.own]])
+    own_values = logprobs.floats([math.nan, *[e.logprob for e in found.own]])
     alone = found.flat is found.own
-    values = logprobs[1:].copy() if alone else columns.floats([e.logprob for e in found.flat])
+    values = own_values[1:].copy() if alone else logprobs.floats([e.logprob for e in found.flat])
     ranks = _ranks(found, values, path)
     texts = [e.decoded_token for e in found.own]
-    top = _top(found, values, ranks, raw_ids, logprobs, width, path) if width else None
+    top = _top(found, values, ranks, raw_ids, own_values, width, path) if width else None
     return Tokens(
-        logprobs=columns.checked(logprobs, path, unscored=1),
+        logprobs=logprobs.checked(own_values, path, unscored=1),
         meaning="raw",
         ids=ids,
         ranks=np.concatenate(([0], ranks if alone else [e.rank or 0 for e in found.own])),
@@ -94,16 +94,16 @@ def _scored(entries: Positions, raw_ids: Sequence[int], path: str) -> _Scored:
 def _ranks(found: _Scored, values: Floats, path: str) -> Ids:
     """Ranks of the entries, 0 where unreported, after a check of each position that may hold a wrong one."""
     try:
-        ranks = columns.integers(cast("list[int]", [e.rank for e in found.flat]))
+        ranks = logprobs.integers(cast("list[int]", [e.rank for e in found.flat]))
     except TypeError:
         ranks = np.array([e.rank or 0 for e in found.flat], dtype=np.int64)
     except OverflowError:
         raise BadReply("a number that is no rank", path=path) from None
-    plain = len(ranks) > 0 and np.minimum.reduce(ranks) >= 1 and np.minimum.reduce(values) > columns.SENTINEL
-    if plain and np.maximum.reduce(values + np.log(ranks)) <= columns.ROUNDING:
+    plain = len(ranks) > 0 and np.minimum.reduce(ranks) >= 1 and np.minimum.reduce(values) > logprobs.SENTINEL
+    if plain and np.maximum.reduce(values + np.log(ranks)) <= logprobs.ROUNDING:
         return ranks
-    sure = (ranks >= 1) & (values <= columns.ROUNDING - np.log(np.maximum(ranks, 1)))
-    sure &= (ranks > 1) | (values != columns.SENTINEL)
+    sure = (ranks >= 1) & (values <= logprobs.ROUNDING - np.log(np.maximum(ranks, 1)))
+    sure &= (ranks > 1) | (values != logprobs.SENTINEL)
     _check_doubtful(found, np.flatnonzero(~sure), path)
     return ranks
 
@@ -118,12 +118,12 @@ def _check_doubtful(found: _Scored, entries: Ids, path: str) -> None:
 
 
 def _top(
-    found: _Scored, values: Floats, ranks: Ids, tokens: Sequence[int], logprobs: Floats, width: int, path: str
+    found: _Scored, values: Floats, ranks: Ids, tokens: Sequence[int], own_values: Floats, width: int, path: str
 ) -> TopK:
     """The top channel. Where ranks fall while logprobs fall too, the position is looked at closely."""
     texts = [e.decoded_token for e in found.flat]
-    entries = columns.Flat(
-        counts=columns.integers([0, *map(len, found.positions)]),
+    entries = logprobs.Flat(
+        counts=logprobs.integers([0, *map(len, found.positions)]),
         keys=list(chain.from_iterable(found.positions)),
         values=values,
         by_id=True,
@@ -131,7 +131,7 @@ def _top(
         texts=cast("list[str]", texts) if not [t for t in texts if t is None] else None,
         unique=True,
     )
-    top = columns.flat_top_k(entries, width, tokens, logprobs, path)
+    top = logprobs.flat_top_k(entries, width, tokens, own_values, path)
     if top.ranks is not None:
         falls = np.diff(top.ranks, prepend=0) < 0
         falls[top.offsets[top.offsets < len(falls)]] = False
@@ -147,7 +147,7 @@ def _check_ranks(position: Position, where: str) -> None:
     """
     ranked = sorted((e.rank, -e.logprob) for e in position.values() if e.rank is not None)
     for rank, surprise in ranked:
-        if rank < 1 or surprise < math.log(rank) - columns.ROUNDING or (rank == 1 and surprise == -columns.SENTINEL):
+        if rank < 1 or surprise < math.log(rank) - logprobs.ROUNDING or (rank == 1 and surprise == -logprobs.SENTINEL):
             raise BadReply(f"rank {rank} does not go with logprob {-surprise}", path=where)
     if any(after < before for (_, before), (_, after) in pairwise(ranked)):
         raise BadReply("ranks and logprobs are in different orders", path=where)

@@ -30,7 +30,7 @@ class Segment(msgspec.Struct, gc=False, rename="camel"):
     part_index: int = 0
 
 
-class Support(msgspec.Struct, gc=False, rename="camel"):
+class GroundingSupport(msgspec.Struct, gc=False, rename="camel"):
     segment: Segment | None = None
     grounding_chunk_indices: list[int] = []
 
@@ -44,7 +44,7 @@ class Grounding(msgspec.Struct, gc=False, rename="camel"):
     """The parts of grounding metadata that make citations."""
 
     grounding_chunks: list[dict[str, object]] = []
-    grounding_supports: list[Support] = []
+    grounding_supports: list[GroundingSupport] = []
 
 
 def lift_citations(

@@ -19,7 +19,7 @@ SUM_TOLERANCE = 1e-3
 """Most that the reported sum may differ from ours, in nats a token."""
 
 
-class Scored(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
+class GenAIToken(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
     """One token with its logprob."""
 
     log_probability: float | None = None
@@ -28,13 +28,13 @@ class Scored(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
 
 
 class Best(msgspec.Struct, gc=False, omit_defaults=True):
-    candidates: list[Scored] = []
+    candidates: list[GenAIToken] = []
 
 
 class LogprobsResult(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
     """Logprobs of one candidate, or of what one event adds to it."""
 
-    chosen_candidates: list[Scored] = []
+    chosen_candidates: list[GenAIToken] = []
     top_candidates: list[Best] = []
     log_probability_sum: float | None = None
 
@@ -89,7 +89,7 @@ def _top(found: LogprobsResult, width: int, path: str, *, by_id: bool) -> TopK:
 
 
 def _row(
-    listed: Sequence[Scored], path: str, *, by_id: bool
+    listed: Sequence[GenAIToken], path: str, *, by_id: bool
 ) -> tuple[list[int] | None, list[float], None, list[str] | None]:
     values = logprobs.logprobs([s.log_probability for s in listed], path, sentinel=False).tolist()
     ids = [s.token_id or 0 for s in listed]
@@ -97,5 +97,5 @@ def _row(
     return ids if by_id else None, values, None, texts if len(texts) == len(listed) else None
 
 
-def _key(scored: Scored, *, by_id: bool) -> int | str:
+def _key(scored: GenAIToken, *, by_id: bool) -> int | str:
     return (scored.token_id or 0) if by_id else (scored.token or "")

@@ -21,11 +21,11 @@ from logproof.ir.message import Opaque, OpaquePart, Part, ReasoningPart, TextPar
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, FinishReason, HostedUse, Response, Usage
 
-WirePart = dict[str, msgspec.Raw]
+GenAIPart = dict[str, msgspec.Raw]
 
 
 class Content(msgspec.Struct, gc=False, omit_defaults=True):
-    parts: list[WirePart] | None = None
+    parts: list[GenAIPart] | None = None
     role: str | None = None
 
 
@@ -48,7 +48,7 @@ class Feedback(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
     block_reason_message: str | None = None
 
 
-class WireUsage(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
+class GenAIUsage(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
     """Token counts; a count of 0 may be left out."""
 
     prompt_token_count: int | None = None
@@ -82,23 +82,23 @@ class WireUsage(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
         )
 
 
-class Body(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
+class GenAIBody(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
     """The whole reply, or one event of a stream."""
 
     candidates: list[Candidate] | None = None
     prompt_feedback: Feedback | None = None
-    usage_metadata: WireUsage | None = None
+    usage_metadata: GenAIUsage | None = None
     model_version: str | None = None
     response_id: str | None = None
     model_status: dict[str, object] | None = None
 
 
-BODY = msgspec.json.Decoder(Body)
+BODY = msgspec.json.Decoder(GenAIBody)
 _TEXT = msgspec.json.Decoder(str)
 _VALUE = msgspec.json.Decoder(object)
 
 
-class Call(msgspec.Struct, gc=False):
+class GenAICall(msgspec.Struct, gc=False):
     """A functionCall; `args` is empty where absent."""
 
     name: str
@@ -106,7 +106,7 @@ class Call(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw()
 
 
-_CALL = msgspec.json.Decoder(Call)
+_CALL = msgspec.json.Decoder(GenAICall)
 
 _FILTERS = (
     "SAFETY",
@@ -192,7 +192,7 @@ def _lift_candidate(request: Request, wire: Candidate, path: str) -> Choice:
     )
 
 
-def _part(wire: WirePart, index: int, path: str) -> Part:
+def _part(wire: GenAIPart, index: int, path: str) -> Part:
     raw_signature = wire.get(SIGNATURE)
     signature = (
         Opaque(DIALECT, SIGNATURE, decode(_TEXT, bytes(raw_signature), path)) if raw_signature is not None else None
@@ -220,7 +220,7 @@ def _blobs(turn: Sequence[Part], token: str | None) -> list[Opaque]:
     return blobs if token is None else [*blobs, Opaque(DIALECT, "continuationToken", token)]
 
 
-def _metadata(reply: Body, candidates: Sequence[Candidate]) -> dict[str, object]:
+def _metadata(reply: GenAIBody, candidates: Sequence[Candidate]) -> dict[str, object]:
     found: dict[str, object] = {}
     if reply.model_status is not None:
         found["modelStatus"] = reply.model_status
@@ -230,7 +230,7 @@ def _metadata(reply: Body, candidates: Sequence[Candidate]) -> dict[str, object]
     return found
 
 
-def _notes(request: Request, reply: Body, choices: Sequence[Choice]) -> tuple[str, ...]:
+def _notes(request: Request, reply: GenAIBody, choices: Sequence[Choice]) -> tuple[str, ...]:
     messages = [c.finish_message for c in reply.candidates or () if c.finish_message]
     notes = [f"the server says of the end: {m[:200]}" for m in messages]
     unproven = [n for n in ("seed", "top_k", "n") if getattr(request.sampling, n) is not None]

@@ -13,7 +13,7 @@ import msgspec
 from logproof.dialects.common.decode import decode
 from logproof.dialects.google_genai.logprobs_result import LogprobsResult
 from logproof.dialects.google_genai.messages import SIGNATURE
-from logproof.dialects.google_genai.reply import BODY, Body, Candidate, Content, WirePart
+from logproof.dialects.google_genai.reply import BODY, Candidate, Content, GenAIBody, GenAIPart
 from logproof.errors import BadReply
 from logproof.http.exchange import SseEvent
 from logproof.http.faults import error_in_body
@@ -27,7 +27,7 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     Raises BadReply for a stream that ends before its candidates finished or goes on after that, StatusError for
     an error object in it.
     """
-    whole = Body()
+    whole = GenAIBody()
     candidates: dict[int, Candidate] = {}
     for i, event in enumerate(events):
         fault = error_in_body(event.data)
@@ -46,7 +46,7 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def _keep_latest(whole: Body, found: Body) -> None:
+def _keep_latest(whole: GenAIBody, found: GenAIBody) -> None:
     for name in ("prompt_feedback", "usage_metadata", "model_version", "response_id", "model_status"):
         value = getattr(found, name)
         if value is not None:
@@ -81,7 +81,7 @@ def _add(whole: Candidate, found: Candidate, path: str) -> None:
         whole.logprobs_result = _joined(before, found.logprobs_result) if before else found.logprobs_result
 
 
-def _append(parts: list[WirePart], part: WirePart) -> None:
+def _append(parts: list[GenAIPart], part: GenAIPart) -> None:
     last = parts[-1] if parts else None
     if last is not None and _plain_text(last) and _plain_text(part) and _thought(last) == _thought(part):
         text = _TEXT.decode(bytes(last["text"])) + _TEXT.decode(bytes(part["text"]))
@@ -90,11 +90,11 @@ def _append(parts: list[WirePart], part: WirePart) -> None:
         parts.append(part)
 
 
-def _plain_text(part: WirePart) -> bool:
+def _plain_text(part: GenAIPart) -> bool:
     return set(part) <= {"text", "thought"} and "text" in part and SIGNATURE not in part
 
 
-def _thought(part: WirePart) -> bytes:
+def _thought(part: GenAIPart) -> bytes:
     return bytes(part["thought"]) if "thought" in part else b"false"
 
 

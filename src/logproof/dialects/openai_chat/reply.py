@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from logproof.dialects.common import logprobs as columns
-from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common import logprobs, openai_scores, structured
 from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage, check_forced, lift_citation, lift_finish, put_in_order
-from logproof.dialects.common.openai_scores import Entry, Server
+from logproof.dialects.common.openai_scores import ScoredToken, Server
 from logproof.dialects.common.vllm_prompt import PromptEntry, lift_prompt
 from logproof.dialects.openai_chat.messages import DIALECT
 from logproof.errors import BadReply, MissingChannel, OutputContractError, clip
@@ -41,7 +40,7 @@ class ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
 
 
-class WireMessage(msgspec.Struct, gc=False):
+class ChatMessage(msgspec.Struct, gc=False):
     """The message of a choice, or in a stream one delta of it."""
 
     content: str | None = None
@@ -53,32 +52,32 @@ class WireMessage(msgspec.Struct, gc=False):
     function_call: object = None
 
 
-class Logprobs(msgspec.Struct, gc=False):
+class ChatLogprobs(msgspec.Struct, gc=False):
     """Scored tokens of the text, or of a refusal; `tokens` is the completions shape, which is foreign here."""
 
-    content: list[Entry] | None = None
-    refusal: list[Entry] | None = None
+    content: list[ScoredToken] | None = None
+    refusal: list[ScoredToken] | None = None
     tokens: object = None
 
 
-class WireChoice(msgspec.Struct, gc=False):
+class ChatChoice(msgspec.Struct, gc=False):
     """One choice of the reply."""
 
-    message: WireMessage
+    message: ChatMessage
     index: int | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
-    logprobs: Logprobs | None = None
+    logprobs: ChatLogprobs | None = None
     token_ids: list[int] | None = None
     response_token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
 
 
-class Body(msgspec.Struct, gc=False):
+class ChatBody(msgspec.Struct, gc=False):
     """The whole reply."""
 
-    choices: list[WireChoice]
+    choices: list[ChatChoice]
     id: str | None = None
     model: str | None = None
     system_fingerprint: str | None = None
@@ -89,17 +88,17 @@ class Body(msgspec.Struct, gc=False):
     prompt_logprobs: list[dict[int, PromptEntry] | None] | None = None
 
 
-_BODY = msgspec.json.Decoder(Body)
+_BODY = msgspec.json.Decoder(ChatBody)
 
 
-def read(body: bytes) -> Body:
+def read(body: bytes) -> ChatBody:
     """Decode a reply; its choices come in index order. Raises BadReply for missing or repeated indexes."""
     reply = decode(_BODY, body)
     put_in_order(reply.choices)
     return reply
 
 
-def server_of(reply: Body) -> Server:
+def server_of(reply: ChatBody) -> Server:
     """vLLM by its fingerprint or its `token_id:N`, SGLang by the key `matched_stop`; None where nothing tells."""
     if (reply.system_fingerprint or "").startswith("vllm"):
         return "vllm"
@@ -108,7 +107,7 @@ def server_of(reply: Body) -> Server:
     return "sglang" if any(c.matched_stop is not msgspec.UNSET for c in reply.choices) else None
 
 
-def lift_choice(request: Request, wire: WireChoice, server: Server) -> Choice:
+def lift_choice(request: Request, wire: ChatChoice, server: Server) -> Choice:
     """One choice, whole. Raises BadReply, MissingChannel, OutputContractError."""
     path = f"/choices/{wire.index}"
     message = wire.message
@@ -160,7 +159,7 @@ def lift(request: Request, body: bytes) -> Response:
     )
 
 
-def check_choices(request: Request, reply: Body, choices: Sequence[Choice], usage: Usage, server: Server) -> None:
+def check_choices(request: Request, reply: ChatBody, choices: Sequence[Choice], usage: Usage, server: Server) -> None:
     """Compare scored tokens with usage and text, and forced tool calls with the calls that came."""
     for choice in choices:
         check_forced(request, choice, f"/choices/{choice.index}/message/tool_calls")
@@ -195,25 +194,25 @@ def without_partial_ids(request: Request, choices: Sequence[Choice], usage: Usag
     )
 
 
-def prompt_ids(reply: Body) -> Ids | None:
+def prompt_ids(reply: ChatBody) -> Ids | None:
     """Ids of the templated prompt: vLLM names them beside the choices, SGLang in each."""
     inner = [c.prompt_token_ids for c in reply.choices if c.prompt_token_ids is not None]
     raw = reply.prompt_token_ids if reply.prompt_token_ids is not None else next(iter(inner), None)
-    return columns.ids(raw, "/prompt_token_ids") if raw is not None else None
+    return logprobs.ids(raw, "/prompt_token_ids") if raw is not None else None
 
 
-def metadata(reply: Body) -> dict[str, object]:
+def metadata(reply: ChatBody) -> dict[str, object]:
     """What else the reply says of its making: service tier, weight versions."""
     found = {"service_tier": reply.service_tier, **(reply.metadata or {})}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _entries(wire: WireChoice) -> list[Entry]:
+def _entries(wire: ChatChoice) -> list[ScoredToken]:
     found = wire.logprobs
     return [] if found is None else (found.content or []) + (found.refusal or [])
 
 
-def _scored(request: Request, wire: WireChoice, server: Server, path: str) -> tuple[Tokens | None, Labels | None]:
+def _scored(request: Request, wire: ChatChoice, server: Server, path: str) -> tuple[Tokens | None, Labels | None]:
     scoring = request.scoring
     if scoring.sampled is None and scoring.label_ids is None:
         return None, None
@@ -233,16 +232,16 @@ def _scored(request: Request, wire: WireChoice, server: Server, path: str) -> tu
     return tokens, labels
 
 
-def _ids(wire: WireChoice, tokens: Tokens | None, labels: Labels | None, path: str) -> Ids | None:
+def _ids(wire: ChatChoice, tokens: Tokens | None, labels: Labels | None, path: str) -> Ids | None:
     """The sampled ids, from wherever the reply names them; two sources must agree."""
     scored = len(tokens) if tokens is not None else len(labels.logprobs) if labels is not None else None
     raw = wire.token_ids if wire.token_ids is not None else wire.response_token_ids
     listed = tokens.ids if tokens is not None else None
     if raw is None:
         return listed
-    ids = columns.ids(raw, f"{path}/token_ids")
+    ids = logprobs.ids(raw, f"{path}/token_ids")
     if scored is not None:
-        columns.same_length(f"{path}/logprobs", len(ids), scored, "token ids")
+        logprobs.same_length(f"{path}/logprobs", len(ids), scored, "token ids")
     if listed is not None and not np.array_equal(ids, listed):
         raise BadReply("token_ids and logprobs name different tokens", path=path)
     return ids
@@ -255,7 +254,7 @@ def _call(wire: ToolCall, path: str) -> ToolCallPart:
     return ToolCallPart(wire.id, function.name, function.arguments or "")
 
 
-def _finish(wire: WireChoice, called: bool) -> Finish:
+def _finish(wire: ChatChoice, called: bool) -> Finish:
     """The finish. A choice that ended with calls is `tool_calls` on every server, and without calls it is not."""
     finish = lift_finish(wire)
     if called and finish.reason == "stop":
@@ -265,14 +264,14 @@ def _finish(wire: WireChoice, called: bool) -> Finish:
     return finish
 
 
-def _reasoning(message: WireMessage, path: str) -> str | None:
+def _reasoning(message: ChatMessage, path: str) -> str | None:
     both = {t for t in (message.reasoning, message.reasoning_content) if t}
     if len(both) > 1:
         raise BadReply("reasoning and reasoning_content differ", path=f"{path}/message")
     return both.pop() if both else None
 
 
-def _parsed(request: Request, message: WireMessage, finish: Finish, path: str) -> object:
+def _parsed(request: Request, message: ChatMessage, finish: Finish, path: str) -> object:
     if message.tool_calls:
         return None
     if message.refusal and structured.constrains(request.output):
@@ -286,7 +285,7 @@ def _citation(annotation: dict[str, object]) -> Citation:
     return lift_citation(kind, found if isinstance(found, dict) else {}, annotation)
 
 
-def _turn(message: WireMessage, reasoning: str | None, calls: tuple[ToolCallPart, ...]) -> tuple[Part, ...]:
+def _turn(message: ChatMessage, reasoning: str | None, calls: tuple[ToolCallPart, ...]) -> tuple[Part, ...]:
     """The parts to send back. An empty content beside other parts counts as null: a stream cannot tell the two."""
     parts: list[Part] = [ReasoningPart(reasoning)] if reasoning else []
     if message.content or (message.content == "" and not (parts or calls or message.refusal)):

@@ -12,36 +12,36 @@ import msgspec
 
 from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage
-from logproof.dialects.common.openai_scores import Entry
+from logproof.dialects.common.openai_scores import ScoredToken
 from logproof.dialects.openai_chat.reply import (
-    Body,
     CalledFunction,
-    Logprobs,
+    ChatBody,
+    ChatChoice,
+    ChatLogprobs,
+    ChatMessage,
     ToolCall,
-    WireChoice,
-    WireMessage,
 )
 from logproof.errors import BadReply
 from logproof.http.exchange import SseEvent
 from logproof.http.faults import error_in_body
 
 
-class Delta(msgspec.Struct, gc=False):
+class ChatDelta(msgspec.Struct, gc=False):
     """One choice's share of a chunk."""
 
-    delta: WireMessage
+    delta: ChatMessage
     index: int | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     matched_stop: str | int | msgspec.UnsetType | None = msgspec.UNSET
-    logprobs: Logprobs | None = None
+    logprobs: ChatLogprobs | None = None
     token_ids: list[int] | None = None
 
 
-class Chunk(msgspec.Struct, gc=False):
+class ChatChunk(msgspec.Struct, gc=False):
     """One event of the stream. `choices` is empty in the chunk that brings the usage."""
 
-    choices: list[Delta]
+    choices: list[ChatDelta]
     id: str | None = None
     model: str | None = None
     system_fingerprint: str | None = None
@@ -51,7 +51,7 @@ class Chunk(msgspec.Struct, gc=False):
     prompt_token_ids: list[int] | None = None
 
 
-_CHUNK = msgspec.json.Decoder(Chunk)
+_CHUNK = msgspec.json.Decoder(ChatChunk)
 
 
 def assemble(events: Sequence[SseEvent]) -> bytes:
@@ -63,8 +63,8 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     chunks = [_read(event) for event in events if event.data != "[DONE]"]
     if not events or events[-1].data != "[DONE]":
         raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
-    whole = Body(choices=[])
-    by_index: dict[int, WireChoice] = {}
+    whole = ChatBody(choices=[])
+    by_index: dict[int, ChatChoice] = {}
     for chunk in chunks:
         for name in ("id", "model", "system_fingerprint", "service_tier", "usage", "metadata", "prompt_token_ids"):
             value = getattr(chunk, name)
@@ -79,17 +79,17 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def _read(event: SseEvent) -> Chunk:
+def _read(event: SseEvent) -> ChatChunk:
     fault = error_in_body(event.data)
     if fault is not None:
         raise fault
     return decode(_CHUNK, event.data.encode())
 
 
-def _append(by_index: dict[int, WireChoice], delta: Delta) -> None:
+def _append(by_index: dict[int, ChatChoice], delta: ChatDelta) -> None:
     if delta.index is None:
         raise BadReply("a streamed choice without index", path="/choices")
-    whole = by_index.setdefault(delta.index, WireChoice(WireMessage(), index=delta.index))
+    whole = by_index.setdefault(delta.index, ChatChoice(ChatMessage(), index=delta.index))
     path = f"/choices/{delta.index}"
     if whole.finish_reason is not None and (delta.delta.content or delta.delta.tool_calls or delta.token_ids):
         raise BadReply("the choice went on after it had finished", path=path)
@@ -102,10 +102,10 @@ def _append(by_index: dict[int, WireChoice], delta: Delta) -> None:
     if delta.token_ids is not None:
         whole.token_ids = (whole.token_ids or []) + delta.token_ids
     if delta.logprobs is not None:
-        whole.logprobs = _joined(whole.logprobs or Logprobs(), delta.logprobs)
+        whole.logprobs = _joined(whole.logprobs or ChatLogprobs(), delta.logprobs)
 
 
-def _join_message(whole: WireMessage, delta: WireMessage, path: str) -> None:
+def _join_message(whole: ChatMessage, delta: ChatMessage, path: str) -> None:
     for name in ("content", "refusal", "reasoning", "reasoning_content"):
         piece = getattr(delta, name)
         if piece is not None:
@@ -132,13 +132,13 @@ def _join_call(calls: list[ToolCall], delta: ToolCall, path: str) -> None:
         function.arguments = (function.arguments or "") + (delta.function.arguments or "")
 
 
-def _joined(whole: Logprobs, delta: Logprobs) -> Logprobs:
-    return Logprobs(
+def _joined(whole: ChatLogprobs, delta: ChatLogprobs) -> ChatLogprobs:
+    return ChatLogprobs(
         content=_list(whole.content, delta.content),
         refusal=_list(whole.refusal, delta.refusal),
         tokens=delta.tokens if delta.tokens is not None else whole.tokens,
     )
 
 
-def _list(whole: list[Entry] | None, delta: list[Entry] | None) -> list[Entry] | None:
+def _list(whole: list[ScoredToken] | None, delta: list[ScoredToken] | None) -> list[ScoredToken] | None:
     return whole if delta is None else (whole or []) + delta

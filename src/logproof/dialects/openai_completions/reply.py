@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from logproof.dialects.common import completions, logprobs
-from logproof.dialects.common.completions import Columns, WireChoice
+from logproof.dialects.common.completions import CompletionsChoice, LogprobLists
 from logproof.dialects.common.token_texts import first_text
 from logproof.errors import BadReply
 from logproof.ir.request import Request
@@ -45,7 +45,7 @@ def lift(request: Request, body: bytes) -> Response:
     return completions.envelope(request, reply, choices, prompt)
 
 
-def _boundary(request: Request, reply: completions.Body) -> int | None:
+def _boundary(request: Request, reply: completions.CompletionsBody) -> int | None:
     """Number of prompt tokens in each echoed list, or None where no prompt was scored.
 
     Raises BadReply where usage does not tell it.
@@ -58,12 +58,12 @@ def _boundary(request: Request, reply: completions.Body) -> int | None:
     return prompt
 
 
-def _with_own(wire: WireChoice, found: Columns, width: int) -> Columns:
+def _with_own(wire: CompletionsChoice, found: LogprobLists, width: int) -> LogprobLists:
     """Columns whose maps hold their own token: SGLang leaves it out of a map of the best that are all above it."""
     if width == 0 or found.top is None or wire.matched_stop is msgspec.UNSET:
         return found
     paired = zip(found.tokens, found.values, found.top, strict=True)
-    return Columns(found.tokens, found.values, [_own_beside(t, v, entries, width) for t, v, entries in paired])
+    return LogprobLists(found.tokens, found.values, [_own_beside(t, v, entries, width) for t, v, entries in paired])
 
 
 def _own_beside(
@@ -74,18 +74,18 @@ def _own_beside(
     return {**entries, token: value}
 
 
-def _split(found: Columns, boundary: int, index: int | None) -> tuple[Columns, Columns]:
+def _split(found: LogprobLists, boundary: int, index: int | None) -> tuple[LogprobLists, LogprobLists]:
     path = f"/choices/{index}/logprobs"
     if len(found.tokens) < boundary:
         raise BadReply(f"{len(found.tokens)} echoed entries for {boundary} prompt tokens", path=path)
     top = found.top
     return (
-        Columns(found.tokens[:boundary], found.values[:boundary], top[:boundary] if top is not None else None),
-        Columns(found.tokens[boundary:], found.values[boundary:], top[boundary:] if top is not None else None),
+        LogprobLists(found.tokens[:boundary], found.values[:boundary], top[:boundary] if top is not None else None),
+        LogprobLists(found.tokens[boundary:], found.values[boundary:], top[boundary:] if top is not None else None),
     )
 
 
-def _check_tail(request: Request, reply: completions.Body, sampled: int) -> None:
+def _check_tail(request: Request, reply: completions.CompletionsBody, sampled: int) -> None:
     """What follows the echoed prompt must be the completion, token for token.
 
     A server that gives one entry too few has shifted the list: it scores each prompt token by what comes
@@ -101,7 +101,7 @@ def _check_tail(request: Request, reply: completions.Body, sampled: int) -> None
         )
 
 
-def lift_echo(request: Request, head: Columns, wire: WireChoice) -> Tokens:
+def lift_echo(request: Request, head: LogprobLists, wire: CompletionsChoice) -> Tokens:
     """The prompt channel of an echoed choice.
 
     Raises BadReply where the first token is scored (then values belong to the tokens before them) or a later
@@ -140,7 +140,7 @@ def _echoed_texts(request: Request, tokens: Sequence[str], *, named: bool) -> tu
     return (first, *rest) if tokens else ()
 
 
-def _completion_text(request: Request, wire: WireChoice, head: Columns) -> str:
+def _completion_text(request: Request, wire: CompletionsChoice, head: LogprobLists) -> str:
     """The choice's text without the echoed prompt.
 
     vLLM leaves the prompt out of `text` when ids are asked; everyone else, as SGLang whose mark is `matched_stop`,
@@ -154,7 +154,7 @@ def _completion_text(request: Request, wire: WireChoice, head: Columns) -> str:
     return wire.text[len(prompt) :]
 
 
-def _without_ids(request: Request, wire: WireChoice) -> WireChoice:
+def _without_ids(request: Request, wire: CompletionsChoice) -> CompletionsChoice:
     """vLLM samples one hidden token at max_tokens 0 with echo: it belongs to no asked choice."""
     if request.sampling.max_tokens == 0:
         wire.token_ids = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from logproof.dialects.common.completions import Body, Logprobs, WireChoice
+from logproof.dialects.common.completions import CompletionsBody, CompletionsChoice, CompletionsLogprobs
 from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage
 from logproof.errors import BadReply
@@ -14,17 +14,17 @@ from logproof.http.exchange import SseEvent
 from logproof.http.faults import error_in_body
 
 
-class Chunk(msgspec.Struct, gc=False):
+class CompletionsChunk(msgspec.Struct, gc=False):
     """One event of a stream; its choices hold deltas."""
 
-    choices: list[WireChoice] = []
+    choices: list[CompletionsChoice] = []
     id: str | None = None
     model: str | None = None
     system_fingerprint: str | None = None
     usage: OpenAIUsage | None = None
 
 
-_CHUNK = msgspec.json.Decoder(Chunk)
+_CHUNK = msgspec.json.Decoder(CompletionsChunk)
 
 
 def assemble(events: Sequence[SseEvent]) -> bytes:
@@ -35,8 +35,8 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     """
     if not events or events[-1].data != "[DONE]":
         raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
-    whole = Body(choices=[])
-    by_index: dict[int, WireChoice] = {}
+    whole = CompletionsBody(choices=[])
+    by_index: dict[int, CompletionsChoice] = {}
     for event in events[:-1]:
         chunk = decode_chunk(event)
         whole.id, whole.model = chunk.id or whole.id, chunk.model or whole.model
@@ -51,7 +51,7 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def decode_chunk(event: SseEvent) -> Chunk:
+def decode_chunk(event: SseEvent) -> CompletionsChunk:
     """One event's payload. Raises StatusError for an error object, BadReply for anything else foreign."""
     fault = error_in_body(event.data)
     if fault is not None:
@@ -59,10 +59,10 @@ def decode_chunk(event: SseEvent) -> Chunk:
     return decode(_CHUNK, event.data.encode())
 
 
-def _append(by_index: dict[int, WireChoice], delta: WireChoice) -> None:
+def _append(by_index: dict[int, CompletionsChoice], delta: CompletionsChoice) -> None:
     if delta.index is None:
         raise BadReply("a streamed choice without index", path="/choices")
-    whole = by_index.setdefault(delta.index, WireChoice(text="", index=delta.index))
+    whole = by_index.setdefault(delta.index, CompletionsChoice(text="", index=delta.index))
     if whole.finish_reason is not None and delta.text:
         raise BadReply("text after a choice had finished", path=f"/choices/{delta.index}")
     whole.text += delta.text
@@ -76,10 +76,10 @@ def _append(by_index: dict[int, WireChoice], delta: WireChoice) -> None:
         whole.logprobs = _joined(whole.logprobs, delta.logprobs)
 
 
-def _joined(whole: Logprobs | None, delta: Logprobs) -> Logprobs:
+def _joined(whole: CompletionsLogprobs | None, delta: CompletionsLogprobs) -> CompletionsLogprobs:
     if whole is None:
         return delta
-    return Logprobs(
+    return CompletionsLogprobs(
         tokens=(whole.tokens or []) + (delta.tokens or []),
         token_logprobs=(whole.token_logprobs or []) + (delta.token_logprobs or []),
         top_logprobs=(whole.top_logprobs or []) + (delta.top_logprobs or []),

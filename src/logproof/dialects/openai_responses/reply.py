@@ -11,11 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from logproof.dialects.common import logprobs as columns
-from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common import logprobs, openai_scores, structured
 from logproof.dialects.common.decode import decode, split_path
 from logproof.dialects.common.openai_reply import Count, breakdown, check_forced, lift_citation
-from logproof.dialects.common.openai_scores import Entry, Server
+from logproof.dialects.common.openai_scores import ScoredToken, Server
 from logproof.dialects.openai_responses.messages import DIALECT, message_text, reasoning_text
 from logproof.errors import BadReply, MissingChannel, OutputContractError, ServerFault, clip
 from logproof.http.faults import error_in_body
@@ -34,7 +33,7 @@ class ContentPart(msgspec.Struct, gc=False):
     text: str | None = None
     refusal: str | None = None
     annotations: list[dict[str, object]] | None = None
-    logprobs: list[Entry] | None = None
+    logprobs: list[ScoredToken] | None = None
 
 
 class MessageItem(msgspec.Struct, gc=False):
@@ -63,7 +62,7 @@ class RawMessage(msgspec.Struct, gc=False):
     tokens: list[int] | None = None
 
 
-class WireUsage(msgspec.Struct, gc=False):
+class ResponsesUsage(msgspec.Struct, gc=False):
     """Token counts."""
 
     input_tokens: Count | None = None
@@ -73,14 +72,14 @@ class WireUsage(msgspec.Struct, gc=False):
     output_tokens_details: dict[str, object] | None = None
 
 
-class Body(msgspec.Struct, gc=False):
+class ResponsesBody(msgspec.Struct, gc=False):
     """The whole reply. `kv_transfer_params` is a key that vLLM alone writes."""
 
     output: list[Item]
     status: str | None = None
     id: str | None = None
     model: str | None = None
-    usage: WireUsage | None = None
+    usage: ResponsesUsage | None = None
     error: dict[str, object] | None = None
     incomplete_details: Incomplete | None = None
     store: bool | None = None
@@ -90,12 +89,12 @@ class Body(msgspec.Struct, gc=False):
     output_messages: list[RawMessage] | None = None
 
 
-_BODY = msgspec.json.Decoder(Body)
+_BODY = msgspec.json.Decoder(ResponsesBody)
 
 _INCOMPLETE: dict[str | None, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-def read(body: bytes) -> Body:
+def read(body: bytes) -> ResponsesBody:
     """Decode a finished reply. Raises StatusError for a failed one, BadReply for one that is not done."""
     reply = decode(_BODY, body)
     if reply.error is not None or reply.status == "failed":
@@ -124,12 +123,12 @@ def lift(request: Request, body: bytes) -> Response:
     )
 
 
-def server_of(reply: Body) -> Server:
+def server_of(reply: ResponsesBody) -> Server:
     """vLLM by a key of its own; None where nothing tells."""
     return "vllm" if reply.kv_transfer_params is not msgspec.UNSET else None
 
 
-def lift_usage(wire: WireUsage | None) -> Usage:
+def lift_usage(wire: ResponsesUsage | None) -> Usage:
     """Usage of the IR; unreported counts stay None."""
     if wire is None:
         return Usage()
@@ -145,7 +144,7 @@ def lift_usage(wire: WireUsage | None) -> Usage:
     )
 
 
-def prompt_ids(reply: Body) -> Ids | None:
+def prompt_ids(reply: ResponsesBody) -> Ids | None:
     """Ids of the templated prompt, where vLLM names one."""
     return _named(reply.input_messages, "/input_messages") if len(reply.input_messages or ()) == 1 else None
 
@@ -158,7 +157,7 @@ def early_cut(request: Request, finish: Finish, usage: Usage) -> tuple[str, ...]
     return (f"the server cut at {spent} tokens, {limit} were asked",)
 
 
-def lift_choice(request: Request, reply: Body, usage: Usage, server: Server) -> Choice:
+def lift_choice(request: Request, reply: ResponsesBody, usage: Usage, server: Server) -> Choice:
     """The only choice, whole. Raises BadReply, MissingChannel, OutputContractError."""
     parts = _parts(reply)
     text = "".join(p.text or "" for _, p in parts if p.type == "output_text")
@@ -202,11 +201,11 @@ def _tokens(
     openai_scores.check_text(entries, choice.text, where)
     if choice.token_ids is None:
         return tokens
-    columns.same_length("/output_messages", len(tokens), len(choice.token_ids), "scored tokens")
+    logprobs.same_length("/output_messages", len(tokens), len(choice.token_ids), "scored tokens")
     return msgspec.structs.replace(tokens, ids=choice.token_ids)
 
 
-def _parts(reply: Body) -> list[tuple[str, ContentPart]]:
+def _parts(reply: ResponsesBody) -> list[tuple[str, ContentPart]]:
     """(JSON pointer, part) of all messages, in order."""
     found = []
     for i, item in enumerate(reply.output):
@@ -224,7 +223,7 @@ def _typed(item: Item, kind: type[T], path: str) -> T:
         raise BadReply(message, path=f"{path}{inner}") from None
 
 
-def _of(reply: Body, kind: str) -> list[Item]:
+def _of(reply: ResponsesBody, kind: str) -> list[Item]:
     return [item for item in reply.output if item.get("type") == kind]
 
 
@@ -236,7 +235,7 @@ def _seal(item: Item) -> Opaque:
     return Opaque(DIALECT, str(item.get("type")), item)
 
 
-def _turn(reply: Body) -> tuple[Part, ...]:
+def _turn(reply: ResponsesBody) -> tuple[Part, ...]:
     """Every item in its place, with itself as the opaque that goes back."""
     return tuple(_part(item, f"/output/{i}") for i, item in enumerate(reply.output))
 
@@ -253,7 +252,7 @@ def _part(item: Item, path: str) -> Part:
     return OpaquePart(_seal(item))
 
 
-def _finish(reply: Body, called: bool) -> Finish:
+def _finish(reply: ResponsesBody, called: bool) -> Finish:
     if reply.status == "completed":
         return Finish("tool_calls" if called else "stop", "completed")
     raw = reply.incomplete_details.reason if reply.incomplete_details is not None else None
@@ -282,4 +281,4 @@ def _named(messages: Sequence[RawMessage] | None, path: str) -> Ids | None:
     turns = [m.tokens for m in messages or ()]
     if not turns or any(t is None for t in turns):
         return None
-    return columns.ids([i for t in turns if t is not None for i in t], path)
+    return logprobs.ids([i for t in turns if t is not None for i in t], path)

@@ -14,7 +14,7 @@ from logproof.http.faults import error_in_body
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-class Event(msgspec.Struct, gc=False):
+class ResponsesEvent(msgspec.Struct, gc=False):
     """What is read of any event; events of other types pass unread."""
 
     type: str
@@ -23,7 +23,7 @@ class Event(msgspec.Struct, gc=False):
     output_index: int | None = None
 
 
-_EVENT = msgspec.json.Decoder(Event)
+_EVENT = msgspec.json.Decoder(ResponsesEvent)
 
 
 def assemble(events: Sequence[SseEvent]) -> bytes:
@@ -47,7 +47,7 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def _read(event: SseEvent) -> Event:
+def _read(event: SseEvent) -> ResponsesEvent:
     fault = error_in_body(event.data)
     if fault is not None:
         raise fault

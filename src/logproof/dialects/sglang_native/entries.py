@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from logproof.dialects.common import logprobs as columns
+from logproof.dialects.common import logprobs
 from logproof.dialects.common.decode import decode
 from logproof.errors import BadReply, MissingChannel, ServerFault, StatusError
 from logproof.http.faults import error_in_body
@@ -27,7 +27,7 @@ MASS_LIMIT = 1.02
 """Most that the probabilities at one position may sum to: 1, and the rounding of a bfloat16 softmax."""
 
 
-class FinishWire(msgspec.Struct, gc=False, omit_defaults=True):
+class GenerateFinish(msgspec.Struct, gc=False, omit_defaults=True):
     """Why a choice ended; `length` is the number of tokens at which the engine cut."""
 
     type: str
@@ -50,7 +50,7 @@ class Meta(msgspec.Struct, gc=False, omit_defaults=True):
     prompt_tokens: int
     completion_tokens: int
     id: str | None = None
-    finish_reason: FinishWire | None = None
+    finish_reason: GenerateFinish | None = None
     cached_tokens: int | None = None
     cached_tokens_details: dict[str, object] | None = None
     reasoning_tokens: int | None = None
@@ -69,7 +69,7 @@ class Meta(msgspec.Struct, gc=False, omit_defaults=True):
     output_token_ids_logprobs: list[list[Entry] | None] | None = None
 
 
-class Body(msgspec.Struct, gc=False, omit_defaults=True):
+class GenerateBody(msgspec.Struct, gc=False, omit_defaults=True):
     """One choice. text is absent when the server runs without a tokenizer; index comes in streams."""
 
     output_ids: list[int]
@@ -79,12 +79,14 @@ class Body(msgspec.Struct, gc=False, omit_defaults=True):
     index: int | None = None
 
 
-_BODIES: msgspec.json.Decoder[Body | list[Body]] = msgspec.json.Decoder(Body | list[Body])
+_BODIES: msgspec.json.Decoder[GenerateBody | list[GenerateBody]] = msgspec.json.Decoder(
+    GenerateBody | list[GenerateBody]
+)
 
 _REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
-def read(body: bytes) -> list[Body]:
+def read(body: bytes) -> list[GenerateBody]:
     """The choices in order. Raises BadReply for another shape, StatusError for an error object."""
     reply = decode(_BODIES, body)
     found = reply if isinstance(reply, list) else [reply]
@@ -94,7 +96,7 @@ def read(body: bytes) -> list[Body]:
     return found
 
 
-def finish(body: Body, path: str) -> Finish:
+def finish(body: GenerateBody, path: str) -> Finish:
     """Why a choice ended. Raises BadReply for an unfinished one, StatusError for an aborted one."""
     found = body.meta_info.finish_reason
     if found is None:
@@ -104,18 +106,18 @@ def finish(body: Body, path: str) -> Finish:
     return Finish(_REASONS.get(found.type, "other"), found.type, found.matched)
 
 
-def _aborted(found: FinishWire) -> StatusError:
+def _aborted(found: GenerateFinish) -> StatusError:
     message = f"the engine aborted the request: {found.message or 'no reason given'}"
     error = {"message": message, "code": found.status_code, "type": found.err_type}
     known = error_in_body(msgspec.json.encode({"error": error}).decode())
     return known or ServerFault(500, message)
 
 
-def output_ids(body: Body, path: str) -> Ids:
+def output_ids(body: GenerateBody, path: str) -> Ids:
     """The sampled ids, as many as the engine counted."""
     meta = body.meta_info
-    columns.same_length(f"{path}/output_ids", meta.completion_tokens, len(body.output_ids), "completion tokens")
-    return columns.ids(body.output_ids, f"{path}/output_ids")
+    logprobs.same_length(f"{path}/output_ids", meta.completion_tokens, len(body.output_ids), "completion tokens")
+    return logprobs.ids(body.output_ids, f"{path}/output_ids")
 
 
 def mixture(meta: Meta) -> str | None:
@@ -127,7 +129,7 @@ def mixture(meta: Meta) -> str | None:
     return f"the weights changed within the reply ({', '.join(sorted(versions))})" if len(versions) > 1 else None
 
 
-def usage(bodies: Sequence[Body]) -> Usage:
+def usage(bodies: Sequence[GenerateBody]) -> Usage:
     """Counts over all choices: one prompt, the sum of the completions."""
     metas = [b.meta_info for b in bodies]
     first = metas[0]
@@ -148,7 +150,7 @@ def usage(bodies: Sequence[Body]) -> Usage:
     )
 
 
-class Scored(msgspec.Struct, gc=False, frozen=True):
+class EntryColumns(msgspec.Struct, gc=False, frozen=True):
     """The entries of one channel by kind, each as long as the channel."""
 
     values: tuple[float | None, ...]
@@ -161,19 +163,21 @@ class Scored(msgspec.Struct, gc=False, frozen=True):
         return [None if v is None else (t, v) for t, v in zip(self.ids, self.values, strict=True)]
 
 
-def scored(entries: Sequence[Entry]) -> Scored:
+def scored(entries: Sequence[Entry]) -> EntryColumns:
     """Entries split by kind."""
-    return Scored(tuple(e[0] for e in entries), tuple(e[1] for e in entries), tuple(e[2] for e in entries))
+    return EntryColumns(tuple(e[0] for e in entries), tuple(e[1] for e in entries), tuple(e[2] for e in entries))
 
 
-def logprobs(values: Sequence[float | None], path: str, *, unscored: int = 0) -> Floats:
+def lift_values(values: Sequence[float | None], path: str, *, unscored: int = 0) -> Floats:
     """float64 [n]; see dialects/common/logprobs.py. The lowest float32 becomes -inf; -9999.0 has no meaning here."""
-    column = columns.logprobs(values, path, unscored=unscored, sentinel=False)
+    column = logprobs.logprobs(values, path, unscored=unscored, sentinel=False)
     column[column <= LOWEST] = -np.inf
     return column
 
 
-def top(positions: Sequence[list[Entry] | None] | None, channel: Scored, asked: int, width: int, path: str) -> TopK:
+def top(
+    positions: Sequence[list[Entry] | None] | None, channel: EntryColumns, asked: int, width: int, path: str
+) -> TopK:
     """The `width` best at each position, with the scored token beside them where it is none of them.
 
     asked: the width that the wire was asked for, at least `width`; as its lists are exact, cutting them is too.
@@ -182,13 +186,13 @@ def top(positions: Sequence[list[Entry] | None] | None, channel: Scored, asked: 
     """
     if positions is None:
         raise MissingChannel("top logprobs were asked and are absent", path=path)
-    columns.same_length(path, len(channel.ids), len(positions), "scored tokens")
+    logprobs.same_length(path, len(channel.ids), len(positions), "scored tokens")
     own = list(zip(channel.values, channel.ids, channel.texts, strict=True))
     rows = [
         _row(entries or [], entry, asked, width, f"{path}/{i}")
         for i, (entries, entry) in enumerate(zip(positions, own, strict=True))
     ]
-    found = columns.top_k(rows, width, channel.own, path)
+    found = logprobs.top_k(rows, width, channel.own, path)
     found.logprobs[found.logprobs <= LOWEST] = -np.inf
     _check_mass(found, path)
     return found
@@ -201,8 +205,8 @@ def _row(
         raise BadReply(f"{len(entries)} entries for a top {asked}", path=path)
     if any(e[0] is None for e in entries):
         raise BadReply("null at a scored position", path=path)
-    if any(e[0] == columns.SENTINEL for e in entries):
-        raise BadReply(f"{columns.SENTINEL} is no logprob of this engine", path=path)
+    if any(e[0] == logprobs.SENTINEL for e in entries):
+        raise BadReply(f"{logprobs.SENTINEL} is no logprob of this engine", path=path)
     if len({e[1] for e in entries}) != len(entries):
         raise BadReply("one token listed twice", path=path)
     best = sorted(entries, key=lambda e: -(e[0] or 0.0))[:width]
@@ -221,7 +225,7 @@ def _check_mass(found: TopK, path: str) -> None:
 
 
 def labels(
-    rows: Sequence[list[Entry] | None] | None, channel: Scored, asked: Sequence[int], meaning: Meaning, path: str
+    rows: Sequence[list[Entry] | None] | None, channel: EntryColumns, asked: Sequence[int], meaning: Meaning, path: str
 ) -> Labels:
     """Scores of the asked ids, one row a sampled token.
 
@@ -230,7 +234,7 @@ def labels(
     """
     if rows is None:
         raise MissingChannel("label scores were asked and are absent", path=path)
-    columns.same_length(path, len(channel.ids), len(rows), "sampled tokens")
+    logprobs.same_length(path, len(channel.ids), len(rows), "sampled tokens")
     flat: list[float | None] = []
     for i, (row, token, value) in enumerate(zip(rows, channel.ids, channel.values, strict=True)):
         ids = [e[1] for e in row or ()]
@@ -239,5 +243,5 @@ def labels(
         flat += [e[0] for e in row or ()]
         if token in ids and flat[len(flat) - len(ids) + ids.index(token)] != value:
             raise BadReply(f"two logprobs for the sampled token {token}", path=f"{path}/{i}")
-    table = logprobs(flat, path).reshape(len(rows), len(asked))
+    table = lift_values(flat, path).reshape(len(rows), len(asked))
     return Labels(ids=np.array(asked, dtype=np.int64), logprobs=table, meaning=meaning)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from logproof.dialects.common import logprobs, structured, token_texts
 from logproof.dialects.sglang_native import entries
-from logproof.dialects.sglang_native.entries import Body
+from logproof.dialects.sglang_native.entries import GenerateBody
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, Ids, Labels, Meaning, Response, Tokens
@@ -54,7 +54,7 @@ def _same_prompt(prompts: Sequence[Tokens | None]) -> Tokens | None:
     return prompts[0]
 
 
-def _lift_prompt(request: Request, body: Body, path: str) -> Tokens | None:
+def _lift_prompt(request: Request, body: GenerateBody, path: str) -> Tokens | None:
     """The prompt channel of one choice, None where it was not asked.
 
     Raises MissingChannel where it is absent, BadReply where it is shorter than the prompt, where a position
@@ -79,7 +79,7 @@ def _lift_prompt(request: Request, body: Body, path: str) -> Tokens | None:
     asked = asked_width(request)
     top_path = f"{path}/meta_info/input_top_logprobs"
     return Tokens(
-        logprobs=entries.logprobs(found.values, where, unscored=1),
+        logprobs=entries.lift_values(found.values, where, unscored=1),
         meaning="raw",
         ids=ids,
         texts=texts,
@@ -88,7 +88,7 @@ def _lift_prompt(request: Request, body: Body, path: str) -> Tokens | None:
 
 
 def _check_prompt_ids(
-    request: Request, body: Body, ids: Sequence[int], texts: tuple[str | None, ...] | None, path: str
+    request: Request, body: GenerateBody, ids: Sequence[int], texts: tuple[str | None, ...] | None, path: str
 ) -> None:
     """Something beside the scored entries must name the prompt's tokens: the ids sent or reported, or the text."""
     known = body.prompt_token_ids if body.prompt_token_ids is not None else request.input.token_ids
@@ -115,7 +115,7 @@ def _whole_pieces(texts: Sequence[str | None]) -> tuple[str | None, ...] | None:
     return tuple(None if t is None or token_texts.PARTIAL in t else t for t in texts)
 
 
-def _prompt_ids(body: Body, prompt: Tokens | None, path: str) -> Ids | None:
+def _prompt_ids(body: GenerateBody, prompt: Tokens | None, path: str) -> Ids | None:
     if body.prompt_token_ids is None:
         return prompt.ids if prompt is not None else None
     logprobs.same_length(
@@ -124,7 +124,7 @@ def _prompt_ids(body: Body, prompt: Tokens | None, path: str) -> Ids | None:
     return logprobs.ids(body.prompt_token_ids, f"{path}/prompt_token_ids")
 
 
-def _lift_choice(request: Request, body: Body, index: int, path: str) -> Choice:
+def _lift_choice(request: Request, body: GenerateBody, index: int, path: str) -> Choice:
     finish = entries.finish(body, path)
     ids = entries.output_ids(body, path)
     scoring = request.scoring
@@ -147,7 +147,9 @@ def _lift_choice(request: Request, body: Body, index: int, path: str) -> Choice:
     )
 
 
-def _lift_sampled(request: Request, body: Body, finish: Finish, path: str) -> tuple[Tokens | None, Labels | None]:
+def _lift_sampled(
+    request: Request, body: GenerateBody, finish: Finish, path: str
+) -> tuple[Tokens | None, Labels | None]:
     """The sampled channels of one choice; their tokens must be `output_ids`, one for one."""
     scoring, meta = request.scoring, body.meta_info
     if scoring.sampled is None and scoring.label_ids is None:
@@ -161,7 +163,7 @@ def _lift_sampled(request: Request, body: Body, finish: Finish, path: str) -> tu
     found = entries.scored(meta.output_token_logprobs)
     if list(found.ids) != body.output_ids:
         raise BadReply("output_ids and logprobs name different tokens", path=where)
-    values, meaning = entries.logprobs(found.values, where), _meaning(request)
+    values, meaning = entries.lift_values(found.values, where), _meaning(request)
     tokens = labels = None
     if scoring.sampled is not None:
         asked, top_path = asked_width(request), f"{path}/meta_info/output_top_logprobs"
@@ -197,7 +199,7 @@ def _meaning(request: Request) -> Meaning:
     return structured.sampled_meaning(request.output, "raw" if plain and pinned else "processed")
 
 
-def _notes(request: Request, bodies: Sequence[Body]) -> tuple[str, ...]:
+def _notes(request: Request, bodies: Sequence[GenerateBody]) -> tuple[str, ...]:
     notes = [note for b in bodies if (note := entries.mixture(b.meta_info)) is not None]
     if any(b.text is None for b in bodies):
         notes.append("the server runs without a tokenizer: texts are unknown")

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import msgspec
 
 from logproof.dialects.common.decode import decode
-from logproof.dialects.sglang_native.entries import Body, Meta
+from logproof.dialects.sglang_native.entries import GenerateBody, Meta
 from logproof.errors import BadReply
 from logproof.http.exchange import SseEvent
 from logproof.http.faults import error_in_body
 
-_EVENT = msgspec.json.Decoder(Body)
+_EVENT = msgspec.json.Decoder(GenerateBody)
 
 OUTPUT_LISTS = ("output_token_logprobs", "output_top_logprobs", "output_token_ids_logprobs")
 INPUT_LISTS = ("input_token_logprobs", "input_top_logprobs")
@@ -29,7 +29,7 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     Raises BadReply for a stream without `[DONE]`, an event that fits neither form, or a choice that did not
     finish; StatusError for an error object inside the stream.
     """
-    choices: dict[int, Body] = {}
+    choices: dict[int, GenerateBody] = {}
     ended = False
     for i, event in enumerate(events):
         fault = error_in_body(event.data)
@@ -50,7 +50,7 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     return msgspec.json.encode(ordered[0] if len(ordered) == 1 else ordered)
 
 
-def _check_whole(choices: dict[int, Body]) -> None:
+def _check_whole(choices: dict[int, GenerateBody]) -> None:
     if sorted(choices) != list(range(len(choices))) or not choices:
         raise BadReply(f"the stream holds choices {sorted(choices)}", path="/events")
     unfinished = [i for i, c in choices.items() if c.meta_info.finish_reason is None]
@@ -58,7 +58,7 @@ def _check_whole(choices: dict[int, Body]) -> None:
         raise BadReply(f"the stream ended before choices {unfinished} finished", hint="send the request again")
 
 
-def _merged(whole: Body | None, chunk: Body, path: str) -> Body:
+def _merged(whole: GenerateBody | None, chunk: GenerateBody, path: str) -> GenerateBody:
     """The choice so far with one more event."""
     ids, count = chunk.output_ids, chunk.meta_info.completion_tokens
     if whole is None:
@@ -87,7 +87,7 @@ def _check_prompt(whole: Meta, chunk: Meta, path: str) -> None:
             raise BadReply("the prompt's logprobs changed within the stream", path=f"{path}/meta_info/{name}")
 
 
-def _appended(whole: Body, chunk: Body) -> Body:
+def _appended(whole: GenerateBody, chunk: GenerateBody) -> GenerateBody:
     chunk.output_ids = whole.output_ids + chunk.output_ids
     if whole.text is not None or chunk.text is not None:
         chunk.text = (whole.text or "") + (chunk.text or "")

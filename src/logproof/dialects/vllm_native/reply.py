@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import completions, structured
-from logproof.dialects.common.completions import WireChoice
+from logproof.dialects.common.completions import CompletionsChoice
 from logproof.dialects.common.vllm_prompt import lift_prompt
 from logproof.errors import BadReply
 from logproof.ir.request import Request
@@ -25,7 +25,7 @@ def lift(request: Request, body: bytes) -> Response:
     return completions.envelope(request, reply, choices, prompt, prompt.ids if prompt is not None else None)
 
 
-def _lift_sampled(request: Request, wire: WireChoice) -> tuple[Tokens | None, Labels | None]:
+def _lift_sampled(request: Request, wire: CompletionsChoice) -> tuple[Tokens | None, Labels | None]:
     scoring = request.scoring
     if scoring.sampled is None and scoring.label_ids is None:
         return None, None
