@@ -15,6 +15,7 @@ from typing import Any
 
 V1_VERSIONS = ("0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
 V2_VERSIONS = ("0.31", "0.32")
+HOW_TO_TRY = "'Add a vLLM version' in logproof's CONTRIBUTING.md says how"
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,19 @@ def minor(version: str) -> tuple[int, int]:
 
 
 def supported() -> str:
+    """The versions that the plugin claims, for a line of text."""
     return ", ".join(V1_VERSIONS)
+
+
+def untried(version: str) -> str | None:
+    """Why the plugin serves nothing on this vLLM, and what to do; None for a minor version that was tried."""
+    try:
+        tried = minor(version) in {minor(claimed) for claimed in V1_VERSIONS}
+    except ValueError:
+        tried = False
+    if tried:
+        return None
+    return f"vLLM {version} was never tried with the plugin; install one of {supported()}, or try it ({HOW_TO_TRY})"
 
 
 def v2_refusal(version: str) -> str | None:
@@ -140,32 +153,28 @@ def v2_refusal(version: str) -> str | None:
 def check() -> list[str]:
     """What is broken in the installed vLLM, one sentence a row; empty when the plugin fits."""
     version = vllm_version()
-    try:
-        number = minor(version)
-    except ValueError:
-        return [f"vLLM's version {version!r} is not readable"]
-    oldest, newest = minor(V1_VERSIONS[0]), minor(V1_VERSIONS[-1])
-    if not oldest <= number <= newest:
-        return [f"vLLM {version} was never tried"]
-    rows = [row for row in SURFACE if row.loads and row.since <= number]
+    reason = untried(version)
+    if reason is not None:
+        return [reason]
+    rows = [row for row in SURFACE if row.loads and row.since <= minor(version)]
     return [problem for row in rows for problem in check_row(row)]
 
 
 def check_row(row: Surface) -> Iterator[str]:
     """Problems of one row in the installed vLLM."""
     try:
-        found: Any = importlib.import_module(row.module)
+        target: Any = importlib.import_module(row.module)
         for part in row.name.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError):
         yield f"{row.path} is missing"
         return
     if row.parameters:
-        names = [name for name in inspect.signature(found).parameters if name != "self"]
+        names = [name for name in inspect.signature(target).parameters if name != "self"]
         if tuple(names[: len(row.parameters)]) != row.parameters:
             yield f"{row.path} takes ({', '.join(names)}), not ({', '.join(row.parameters)}, ...)"
     for name in row.fields:
-        if not has_field(found, name):
+        if not has_field(target, name):
             yield f"{row.path} has no {name}"
 
 

@@ -58,7 +58,9 @@ def _install_engine_hooks() -> None:
 
 
 def _report() -> None:
-    line = f"logproof {__version__} is off: {'; '.join(STATUS.problems)}; versions that work: {contract.supported()}"
+    reasons = "; ".join(STATUS.problems)
+    versions = "" if contract.supported() in reasons else f"; versions that work: {contract.supported()}"
+    line = f"logproof {__version__} is off: {reasons}{versions}"
     if settings.strict():
         raise RuntimeError(f"LOGPROOF_STRICT=1: {line}")
     logger.warning("%s", line)

@@ -1,5 +1,9 @@
 """An enforced token that the request's grammar rejects turns the grammar off for that request only.
 
+Wrong upstream for a replay: a token that the grammar rejects ends the request with an error.
+
+Delete when: vLLM enforces ids itself on both runners and keeps its grammars out of the enforced list.
+
 Hook: ``StructuredOutputManager._create_grammar``. Requests with enforced ids get a guard around the backend's
 grammar; plain requests keep the backend's own object. A guard that is off accepts everything, fills its bitmask row
 with allow-all (the bitmask tensor is reused between steps, so a row left untouched would carry another request's

@@ -1,5 +1,9 @@
 """``VLLM_MQ_MAX_CHUNKS``: one ring size for every shared-memory message queue of the server.
 
+Missing upstream: the sizes are constants of each site, and none can be set.
+
+Delete when: vLLM has a setting for them.
+
 Every writer (executor, worker replies, process groups, the Ray executor) builds a ``MessageQueue``; readers get
 their geometry from its handle. So one hook on the constructor covers all sites. A ring takes
 ``max_chunks * max_chunk_bytes`` of /dev/shm.

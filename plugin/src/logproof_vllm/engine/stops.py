@@ -1,5 +1,9 @@
 """An EOS, a stop id or a stop string inside the enforced list does not end the request.
 
+Wrong upstream for a replay: a request ends at the first stop, though the list goes on behind it.
+
+Delete when: vLLM enforces ids itself on both runners and resumes after the list.
+
 ``check_stop`` (scheduler) and ``BaseIncrementalDetokenizer`` (frontend) are the two places that end a request. Both
 are left alone from the end of the list on, so the last enforced token may still end it. ``min_tokens`` cannot do
 this: it masks the stop ids in the logits, which would change the reported distribution, and from 0.32 on it does

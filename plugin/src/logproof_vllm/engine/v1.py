@@ -1,5 +1,10 @@
 """Model Runner V1: the sampled id is overridden, and the logprobs of each row follow its own mode.
 
+Missing upstream: V1's sampler emits what it drew, whatever a request says, and one ``logprobs_mode`` holds for all.
+
+Delete when: vLLM enforces ids itself on this runner and resumes after the list, and SamplingParams has a logprobs
+mode of its own; or when this runner is gone from every version that the contract claims.
+
 State by batch row lives in a logits processor (:class:`Rows`), because the engine itself tells every logits
 processor which request sits in which row. The processor changes no logits. Two wraps do the work:
 

@@ -1,5 +1,9 @@
 """A tiny batch through the sampler, on the CPU: the behaviour that the V1 wraps build on.
 
+No patch, but the half of the contract that signatures cannot show.
+
+Delete when: ``v1`` is deleted.
+
 ``forward`` must emit whatever id ``sample`` returned, and report the logprobs that ``sample`` returned with it.
 """
 

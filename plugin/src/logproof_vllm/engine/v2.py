@@ -1,14 +1,20 @@
 """Model Runner V2: an adapter on its own trace replay.
 
-V2 has its own sampler; V1's hooks never run there. Its ``TraceReplayState`` overwrites the sampled ids before the
-logprobs are computed, from device state alone. The adapter hands it the canonical ids *after* the frontend's own
-trace normalisation, so the request resumes after the list and stops as on V1. For modes: V2 picks raw or processed
-*logits* late, so a row-wise choice between the two logits tensors is enough.
+Missing upstream: V2 replays a trace only on a server with ``--enable-trace-replay``, the request ends with the trace,
+and one ``logprobs_mode`` holds for all. V2 has its own sampler; V1's hooks never run there.
+
+Delete when: vLLM enforces ids itself on this runner and resumes after the list, and SamplingParams has a logprobs
+mode of its own.
+
+V2's ``TraceReplayState`` overwrites the sampled ids before the logprobs are computed, from device state alone. The
+adapter hands it the canonical ids *after* the input processor cut ``max_tokens`` to the trace, so the request resumes
+after the list and stops as on V1. For modes: V2 picks raw or processed *logits* late, so a row-wise choice between the
+two logits tensors is enough.
 
 Lazy: the state (max_num_reqs x max_model_len x 4 bytes of host memory) is made by the first enforced request, which
 on a server with the endpoint plugin is the canary.
 
-Proved on 0.31 and 0.32. Other versions are refused at ingestion.
+Proved on the versions of ``contract.V2_VERSIONS``. On another the server serves no field (``server/endpoint``).
 """
 
 from __future__ import annotations

