@@ -65,3 +65,13 @@ def test_a_trial_that_fails_is_a_reason(installed: list[str], monkeypatch: pytes
     plugin.register()
     assert installed == ["ingestion", "asgi", "mq"]
     assert "the sampler does not emit" in str(STATUS.refusal())
+
+
+def test_a_version_never_tried_is_told_with_the_versions_once(
+    installed: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(contract, "check", lambda: [contract.untried("0.99.0")])
+    with caplog.at_level(logging.WARNING, "vllm.logproof"):
+        plugin.register()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.count(contract.supported()) == 1
