@@ -1,6 +1,6 @@
 """The start-up canary: a few random ids through the whole chain before any enforced request is served.
 
-It proves frontend, engine core and worker together, so it catches what no check of signatures can: workers without
+It proves API server, engine core and worker together, so it catches what no check of signatures can: workers without
 the plugin, another runner, a platform's own sampler. The list holds an EOS in its middle; one more token than the
 list is asked for. Good when the ids come back, exactly one more token follows, and every logprob is finite.
 """

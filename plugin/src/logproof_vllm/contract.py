@@ -145,7 +145,7 @@ def untried(version: str) -> str | None:
 
 def v2_refusal(version: str) -> str | None:
     """Why this vLLM's V2 runner is not covered; None when it is."""
-    if any(version == known or version.startswith(f"{known}.") for known in V2_VERSIONS):
+    if any(version == claimed or version.startswith(f"{claimed}.") for claimed in V2_VERSIONS):
         return None
     return f"vLLM {version} runs Model Runner V2, which the plugin covers on {', '.join(V2_VERSIONS)} only"
 

@@ -1,6 +1,6 @@
 """What this process knows about itself: contract faults, the runner, the canary, the bound engine.
 
-One :data:`STATUS` a process. The frontend writes and reads it; engine and worker processes only write `problems`.
+One :data:`STATUS` a process. The API server writes and reads it; engine and worker processes only write `problems`.
 A request that uses the plugin's fields is served only while :meth:`Status.refusal` is None.
 """
 
@@ -20,7 +20,7 @@ FIX_V1 = "set VLLM_USE_V2_MODEL_RUNNER=0 and restart"
 
 @dataclass(frozen=True)
 class Binding:
-    """The engine behind this frontend, as far as ingestion needs it."""
+    """The engine behind this API server, as far as ingestion needs it."""
 
     vocabulary: Vocabulary
     max_model_len: int
@@ -83,7 +83,7 @@ def vocabulary_of(tokenizer: Any, model_size: int) -> Vocabulary:
     if tokenizer is None:
         return Vocabulary(model_size)
     highest = getattr(tokenizer, "max_token_id", None)
-    known = max(len(tokenizer), highest + 1 if isinstance(highest, int) else 0)
+    tokens = max(len(tokenizer), highest + 1 if isinstance(highest, int) else 0)
     eos = getattr(tokenizer, "eos_token_id", None)
 
     def encode(text: str) -> list[int]:
@@ -93,7 +93,7 @@ def vocabulary_of(tokenizer: Any, model_size: int) -> Vocabulary:
         return str(tokenizer.decode(list(ids), skip_special_tokens=False))
 
     usable = isinstance(eos, int) and not isinstance(eos, bool)
-    return Vocabulary(min(known, model_size), eos if usable else None, encode, decode)
+    return Vocabulary(min(tokens, model_size), eos if usable else None, encode, decode)
 
 
 def runner_of(config: Any) -> str:

@@ -4,7 +4,7 @@ Wrong upstream for a replay: a request ends at the first stop, though the list g
 
 Delete when: vLLM enforces ids itself on both runners and resumes after the list.
 
-``check_stop`` (scheduler) and ``BaseIncrementalDetokenizer`` (frontend) are the two places that end a request. Both
+``check_stop`` (scheduler) and ``BaseIncrementalDetokenizer`` (API server) are the two places that end a request. Both
 are left alone from the end of the list on, so the last enforced token may still end it. ``min_tokens`` cannot do
 this: it masks the stop ids in the logits, which would change the reported distribution, and from 0.32 on it does
 not hold back an EOS that was sampled anyway.

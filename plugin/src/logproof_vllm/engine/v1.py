@@ -129,7 +129,7 @@ def install() -> None:
     from vllm.v1.sample.sampler import Sampler
 
     builtin = logits_processor.BUILTIN_LOGITS_PROCESSORS
-    if not any(issubclass(known, Rows) for known in builtin):
+    if not any(issubclass(processor, Rows) for processor in builtin):
         builtin.append(type("LogproofRows", (Rows, logits_processor.LogitsProcessor), {}))
     if not marked(Sampler.forward):
         Sampler.forward = wrap_forward(Sampler.forward)
@@ -223,18 +223,18 @@ def sample_with_processed(original: Callable[..., Any], sampler: Any, logits: An
 def _capture(original: Callable[..., Any], sampler: Any, logits: Any, metadata: Any) -> tuple[Any, Any]:
     from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 
-    seen: list[Any] = []
+    inputs: list[Any] = []
 
     def before(module: Any, args: tuple[Any, ...]) -> None:
-        seen.append(args[0].clone())
+        inputs.append(args[0].clone())
 
     handle = sampler.topk_topp_sampler.register_forward_pre_hook(before)
     try:
         sampled, _ = original(sampler, logits, metadata)
     finally:
         handle.remove()
-    masked = apply_top_k_top_p(seen[0], metadata.top_k, metadata.top_p)
-    return sampled, sampler.compute_logprobs(masked)
+    candidates = apply_top_k_top_p(inputs[0], metadata.top_k, metadata.top_p)
+    return sampled, sampler.compute_logprobs(candidates)
 
 
 def merge(step: Step, processed: Any) -> Any:

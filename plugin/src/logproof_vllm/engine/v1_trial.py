@@ -27,9 +27,9 @@ def metadata(logitsprocs: Any, rows: int, **changes: Any) -> Any:
         "logitsprocs": logitsprocs, "logprob_token_ids": None, "spec_token_ids": None,
     }  # fmt: skip
     values |= changes
-    known = inspect.signature(SamplingMetadata).parameters
-    zeros = {name: _zeros(rows) for name in known if name.endswith("_penalties") and name not in values}
-    return SamplingMetadata(**{name: value for name, value in (values | zeros).items() if name in known})
+    parameters = inspect.signature(SamplingMetadata).parameters
+    zeros = {name: _zeros(rows) for name in parameters if name.endswith("_penalties") and name not in values}
+    return SamplingMetadata(**{name: value for name, value in (values | zeros).items() if name in parameters})
 
 
 def _zeros(rows: int) -> Any:

@@ -226,5 +226,5 @@ def _header(headers: Any, name: bytes) -> bytes:
 
 
 def _set_length(headers: Any, length: int, scope: Scope) -> None:
-    kept = [(key, value) for key, value in headers if key.lower() != b"content-length"]
-    scope["headers"] = [*kept, (b"content-length", str(length).encode())]
+    others = [(key, value) for key, value in headers if key.lower() != b"content-length"]
+    scope["headers"] = [*others, (b"content-length", str(length).encode())]

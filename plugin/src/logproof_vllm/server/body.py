@@ -58,79 +58,79 @@ def prepare(path: str, body: bytes, current: report.Report) -> bytes:
 
 
 def _prepare(path: str, body: bytes, current: report.Report) -> bytes:
-    parsed = _parse(body)
-    if parsed is None:
+    content = _parse(body)
+    if content is None:
         return body
-    _check_places(parsed)
-    given = [name for name in fields.FIELDS if parsed.get(name) is not None]
-    arguments = _extra_args(parsed) if path == GENERATE_PATH else {}
+    _check_places(content)
+    names = [name for name in fields.FIELDS if content.get(name) is not None]
+    arguments = _extra_args(content) if path == GENERATE_PATH else {}
     if canonical.KEY in arguments:
         raise Refused(f"sampling_params.extra_args: {canonical.KEY} is not a field of requests", "extra_args")
-    if not given and not any(name in arguments for name in fields.FIELDS):
+    if not names and not any(name in arguments for name in fields.FIELDS):
         return body
     if len(body) > STATUS.limits.body_bytes:
-        raise Refused(f"the body has {len(body)} bytes; the ceiling with {given} is {STATUS.limits.body_bytes}")
+        raise Refused(f"the body has {len(body)} bytes; the ceiling with {names} is {STATUS.limits.body_bytes}")
     if path not in SERVED_PATHS:
-        raise _not_here(given[0], path)
-    changed = _model_body(parsed, current, LENGTHS[path]) if path in LENGTHS else _generate_body(parsed, current)
-    return json.dumps(parsed).encode() if changed else body
+        raise _not_here(names[0], path)
+    changed = _model_body(content, current, LENGTHS[path]) if path in LENGTHS else _generate_body(content, current)
+    return json.dumps(content).encode() if changed else body
 
 
 def _parse(body: bytes) -> dict[str, Any] | None:
     """The object in `body`; None for other JSON and for none, about which the server says itself what is wrong."""
     try:
-        parsed = json.loads(body)
+        content = json.loads(body)
     except ValueError:
         return None
-    return parsed if isinstance(parsed, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _not_here(name: str, path: str) -> Refused:
     return Refused(f"{name}: {path} cannot enforce it; use {', '.join(SERVED_PATHS)}", name)
 
 
-def _check_places(parsed: Mapping[str, Any]) -> None:
-    for name, value in parsed.items():
+def _check_places(content: Mapping[str, Any]) -> None:
+    for name, value in content.items():
         if name.startswith(_PREFIX) and name not in fields.FIELDS and value is not None:
             raise Refused(f"{ascii(name)[:60]}: no such field; the fields are {', '.join(fields.FIELDS)}")
     for nest in _NESTS:
-        inner = parsed.get(nest)
+        inner = content.get(nest)
         for name in (canonical.KEY, *fields.FIELDS):
             if isinstance(inner, dict) and inner.get(name) is not None:
                 raise Refused(f"{nest}.{name}: send {name} at the top level of the body", nest)
 
 
-def _model_body(parsed: dict[str, Any], current: report.Report, lengths: Sequence[str]) -> bool:
+def _model_body(content: dict[str, Any], current: report.Report, lengths: Sequence[str]) -> bool:
     """Read the fields for the request models, which are asked for parameters later, and set an unset length.
 
     With the length in the body the server's own sums say how much room the prompt leaves, before any reply begins.
-    Returns whether `parsed` changed.
+    Returns whether `content` changed.
     """
-    plan = _read(parsed, {}, checks.ready())
+    plan = _read(content, {}, checks.ready())
     current.body_plan = plan
     if plan is None or not plan.ids:
         return False
-    if any(parsed.get(name) is not None for name in lengths):
+    if any(content.get(name) is not None for name in lengths):
         return False
-    parsed["max_tokens"] = len(plan.ids)
+    content["max_tokens"] = len(plan.ids)
     return True
 
 
-def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
+def _generate_body(content: dict[str, Any], current: report.Report) -> bool:
     """Put the canonical entry into the sampling parameters of /inference/v1/generate."""
-    parameters = parsed.get("sampling_params")
+    parameters = content.get("sampling_params")
     if not isinstance(parameters, dict):
         raise Refused("sampling_params: must be an object", "sampling_params")
     arguments = parameters.get("extra_args") or {}
     if not isinstance(arguments, dict):
         raise Refused("sampling_params.extra_args: must be an object", "extra_args")
     engine = checks.ready()
-    plan = _read(parsed, arguments, engine)
+    plan = _read(content, arguments, engine)
     for name in fields.FIELDS:
-        parsed.pop(name, None)
+        content.pop(name, None)
     if plan is None:
         return True
-    prompt = parsed.get("token_ids")
+    prompt = content.get("token_ids")
     _check_generate(parameters, plan, engine, len(prompt) if isinstance(prompt, list) else 0)
     entry = canonical.entry_of(plan.ids, plan.mode.mode)
     extra = {key: value for key, value in arguments.items() if key not in fields.FIELDS}
@@ -139,9 +139,9 @@ def _generate_body(parsed: dict[str, Any], current: report.Report) -> bool:
     return True
 
 
-def _read(parsed: dict[str, Any], arguments: dict[str, Any], engine: Binding) -> fields.FieldPlan | None:
+def _read(content: dict[str, Any], arguments: dict[str, Any], engine: Binding) -> fields.FieldPlan | None:
     inner = {k: v for k, v in arguments.items() if k in fields.FIELDS and v is not None}
-    outer = {k: v for k, v in parsed.items() if k in fields.FIELDS and v is not None}
+    outer = {k: v for k, v in content.items() if k in fields.FIELDS and v is not None}
     twice = sorted(set(inner) & set(outer))
     if twice:
         raise Refused(f"{twice[0]}: sent twice; send it at the top level only", twice[0])
@@ -171,7 +171,7 @@ class _View:
         self.max_tokens = tokens if type(tokens) is int else -1
 
 
-def _extra_args(parsed: dict[str, Any]) -> dict[str, Any]:
-    parameters = parsed.get("sampling_params")
+def _extra_args(content: dict[str, Any]) -> dict[str, Any]:
+    parameters = content.get("sampling_params")
     extra = parameters.get("extra_args") if isinstance(parameters, dict) else None
     return extra if isinstance(extra, dict) else {}

@@ -83,8 +83,8 @@ def check_runner() -> None:
 async def _tokenizer(engine: Any) -> Any:
     """None for a server without tokenizer. ``get_tokenizer`` is a coroutine in older versions."""
     try:
-        found = engine.get_tokenizer()
-        return await found if inspect.isawaitable(found) else found
+        tokenizer = engine.get_tokenizer()
+        return await tokenizer if inspect.isawaitable(tokenizer) else tokenizer
     except Exception:
         return None
 

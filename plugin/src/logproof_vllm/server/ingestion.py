@@ -150,18 +150,17 @@ def _checked(entry: Any, params: Any, binding: Binding) -> canonical.EngineEntry
     payload = {"enforced_token_ids": entry["ids"] or None, "logprobs_mode": entry["mode"]}
     if entry["tag"] != canary.TAG:
         checks.ready()
-    checked = _entry_from(payload, params, binding)
-    return {**checked, "tag": entry["tag"]}
+    return {**_entry_from(payload, params, binding), "tag": entry["tag"]}
 
 
 def _bind(processor: Any) -> Binding:
     """The binding of this input processor; several engines in one process keep apart."""
-    known: Binding | None = getattr(processor, "_logproof_binding", None)
-    if known is None:
-        known = runtime.binding_of(processor.vllm_config, processor.tokenizer)
-        processor._logproof_binding = known
-        STATUS.binding = known
-    return known
+    binding: Binding | None = getattr(processor, "_logproof_binding", None)
+    if binding is None:
+        binding = runtime.binding_of(processor.vllm_config, processor.tokenizer)
+        processor._logproof_binding = binding
+        STATUS.binding = binding
+    return binding
 
 
 def _uses_plugin(params: Any) -> bool:
