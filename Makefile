@@ -75,6 +75,7 @@ $(SGLANG): requirements/sglang-cpu.txt $(READY)
 	@touch $@
 
 # These two see the packages of .venv behind their own, so they share torch, transformers and the web stack with it.
+# Their lists are whole: pip, left to resolve, would complain about what the engines in .venv ask for.
 define beside
 $(PYTHON) -m venv $(1)
 $(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
@@ -83,7 +84,7 @@ $(1)/bin/python -m pip install --quiet --disable-pip-version-check
 endef
 
 $(JUDGED): requirements/judge.txt $(READY)
-	$(call beside,$(JUDGE)) -r requirements/judge.txt
+	$(call beside,$(JUDGE)) --no-deps -r requirements/judge.txt
 	@touch $@
 
 $(GATED): requirements/gateway.txt $(READY)
