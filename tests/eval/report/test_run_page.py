@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from eval.toy import ToyEngine, connection, fault, stored
-from logproof.eval.report import run_page as html
+from logproof.eval.report import run_page
 from logproof.eval.report.run_page import page, write
 from logproof.ir.response import Tokens
 from logproof.store.run_store import RunStore
@@ -95,7 +95,7 @@ def test_failed_samples_show_their_reason(tmp_path: Path) -> None:
 
 def test_text_without_tokens_and_long_prompts(tmp_path: Path, monkeypatch: Any) -> None:
     finished = stored(tmp_path / "run", connection(ToyEngine()), "gsm8k_gen", "arc_easy_ppl", limit="1", shots=0)
-    monkeypatch.setattr(html, "MAX_TOKENS", 5)
+    monkeypatch.setattr(run_page, "MAX_TOKENS", 5)
     with RunStore.read(tmp_path / "run") as store:
         assert re.search(r"… \d+ more", page(finished.report, store))
         calls = store.calls
@@ -111,13 +111,14 @@ def test_text_without_tokens_and_long_prompts(tmp_path: Path, monkeypatch: Any) 
 
 
 def test_tokens_without_texts_or_values() -> None:
-    shown = html._tokens(Tokens(np.array([np.nan, -np.inf, 0.0]), "raw", np.array([5, 6, 7])), None)
-    assert "[5]" in shown
-    assert "not scored" in shown
-    assert "logprob -inf" in shown
-    assert "rgb(255,105,95)" in shown
-    assert html._tokens(Tokens(np.array([-1.0]), "raw", None, None, ("x",)), 0).count('title="logprob -1.0000"') == 1
+    shown: Any = run_page._tokens(Tokens(np.array([np.nan, -np.inf, 0.0]), "raw", np.array([5, 6, 7])), None)["tokens"]
+    assert [t["text"] for t in shown] == ["[5]", "[6]", "[7]"]
+    assert shown[0]["figures"] == "id 5, logprob not scored"
+    assert shown[1]["figures"] == "id 6, logprob -inf"
+    assert [t["shade"] for t in shown] == ["#e8e8ee", "rgb(255,105,95)", "rgb(255,255,255)"]
+    texts: Any = run_page._tokens(Tokens(np.array([-1.0]), "raw", None, None, ("x",)), 0)["tokens"]
+    assert [t["figures"] for t in texts] == ["logprob -1.0000"]
 
 
 def test_an_impossible_label_is_shown_as_such() -> None:
-    assert html._figure(None) == "-inf"
+    assert run_page._figure(None) == "-inf"

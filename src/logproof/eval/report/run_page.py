@@ -1,13 +1,12 @@
 """One HTML page of a stored run: scores, and the logprob of every token of some prompts and completions.
 
-Self-contained: no script, no font, no address of anything. Every text from outside is escaped.
+This file chooses what is shown, as plain data; how, templates/run.html of pages says.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from html import escape
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -16,39 +15,30 @@ from logproof.eval.report.report import Report, table_rows
 from logproof.eval.score.stored_calls import request_of, response_of
 from logproof.files import write_atomic
 from logproof.ir.response import Tokens
+from logproof.pages import render
 from logproof.store.reader import StoreReader
 from logproof.store.records import CallRecord, SampleRecord
 
 MAX_TOKENS = 4000
 """Most tokens that one prompt or completion shows."""
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1c1c22}
-table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;text-align:left;border-bottom:1px solid #ddd}
-td.n{text-align:right;font-variant-numeric:tabular-nums}
-.tokens{white-space:pre-wrap;font:13px/2 ui-monospace,monospace;background:#fafafa;padding:.6rem}
-.tokens span{padding:.15rem 0;border-radius:2px}.span{border-bottom:2px solid #3a5bd9}
-.plain{white-space:pre-wrap;font:13px/1.6 ui-monospace,monospace;color:#555}.s{color:#555}h3{margin-bottom:.2rem}
-"""
+Shown = dict[str, object]
+"""Plain data of a part of the page, by the names that the template uses."""
 
 
 def page(report: Report, reader: StoreReader, prompts: int = 2) -> str:
     """The page of a run. prompts: samples shown of each task. Raises StoreError for a damaged store."""
-    body = [
-        f"<h1>{escape(report.model)} over {escape(report.dialect)}</h1>",
-        f'<p class="s">{escape(", ".join(report.endpoints))}; {escape(_versions(report))}</p>',
-        *(f"<p><strong>suspect:</strong> {escape(reason)}</p>" for reason in report.suspect),
-        _scores(report),
-        "<p>Each token is shaded by its logprob: white is certain, red is 8 nat or worse; hover for the figures. "
-        "Underlined tokens are the scored span.</p>",
-    ]
-    for tally in report.tasks:
-        body.append(f"<h2>{escape(tally.task)}</h2>")
-        for sample in islice(reader.samples(tally.task), prompts):
-            body += _sample(sample, reader.calls(sample.key))
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>logproof report</title>'
-        f"<style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+    return render(
+        "run.html",
+        title="logproof report",
+        model=report.model,
+        dialect=report.dialect,
+        endpoints=", ".join(report.endpoints),
+        versions=", ".join(f"{name} {version}" for name, version in report.versions.items()),
+        suspect=report.suspect,
+        rows=table_rows(report),
+        denominators=report.denominators,
+        tasks=[{"name": t.task, "samples": list(_samples(reader, t.task, prompts))} for t in report.tasks],
     )
 
 
@@ -57,50 +47,32 @@ def write(report: Report, reader: StoreReader, path: Path, prompts: int = 2) -> 
     write_atomic(path, page(report, reader, prompts).encode("utf-8", "replace"))
 
 
-def _versions(report: Report) -> str:
-    return ", ".join(f"{name} {version}" for name, version in report.versions.items())
+def _samples(reader: StoreReader, task: str, prompts: int) -> Iterator[Shown]:
+    for sample in islice(reader.samples(task), prompts):
+        yield {
+            "row": sample.row_id,
+            "gold": sample.gold,
+            "scores": ", ".join(f"{name} {value}" for name, value in sample.scores.items()) or sample.reason,
+            "replies": [_reply(sample, call) for call in reader.calls(sample.key) if call.status == "ok"],
+        }
 
 
-def _scores(report: Report) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("task", "metric", "value ± standard error", "rows", "failed", ""))
-    rows = "".join(
-        "<tr>"
-        + "".join(f"<td{' class=n' if i in (2, 3, 4) else ''}>{escape(c)}</td>" for i, c in enumerate(row))
-        + "</tr>"
-        for row in table_rows(report)
-    )
-    return f"<table><tr>{head}</tr>{rows}</table><p class=s>{escape(report.denominators)}.</p>"
-
-
-def _sample(sample: SampleRecord, calls: Iterable[CallRecord]) -> Iterator[str]:
-    scores = ", ".join(f"{name} {value}" for name, value in sample.scores.items())
-    summary = f"right: {sample.gold}; {scores or sample.reason}"
-    yield f"<h3>{escape(sample.row_id)}</h3><p class=s>{escape(summary)}</p>"
-    for call in calls:
-        if call.status == "ok":
-            yield from _call(sample, call)
-
-
-def _call(sample: SampleRecord, call: CallRecord) -> Iterator[str]:
-    request, response = request_of(call), response_of(call)
-    yield f"<p>{escape(call.part)}{_is_right(sample, call.part)}</p>"
-    if response.prompt is not None:
-        yield _tokens(response.prompt, _start(sample, call.part))
-    else:
-        yield f'<div class="plain">{escape(shown_prompt(request)[-MAX_TOKENS:])}</div>'
-    for choice in response.choices if response.prompt is None else ():
-        if choice.labels is not None:
-            continue
-        shown = _tokens(choice.tokens, 0) if choice.tokens is not None else ""
-        yield shown or f'<div class="tokens">{escape(choice.text)}</div>'
+def _reply(sample: SampleRecord, call: CallRecord) -> Shown:
+    """One call: its scored prompt token by token, else the prompt's text and what was generated."""
+    response = response_of(call)
+    prompt = response.prompt
+    choices = [c for c in response.choices if c.labels is None] if prompt is None else []
     labels = sample.output.get("labels") if isinstance(sample.output, dict) else None
-    if isinstance(labels, dict):
-        cells = "".join(f"<td>{escape(k)}: {_figure(v)}</td>" for k, v in labels.items())
-        yield f"<table><tr>{cells}</tr></table>"
-
-
-def _is_right(sample: SampleRecord, part: str) -> str:
-    return " (the right one)" if part == f"option {sample.gold}" else ""
+    return {
+        "part": call.part,
+        "right": call.part == f"option {sample.gold}",
+        "prompt": _tokens(prompt, _start(sample, call.part)) if prompt is not None else None,
+        "prompt_text": shown_prompt(request_of(call))[-MAX_TOKENS:] if prompt is None else "",
+        "choices": [
+            {"tokens": _tokens(c.tokens, 0) if c.tokens is not None else None, "text": c.text} for c in choices
+        ],
+        "labels": [(k, _figure(v)) for k, v in labels.items()] if isinstance(labels, dict) else [],
+    }
 
 
 def _start(sample: SampleRecord, part: str) -> int | None:
@@ -112,26 +84,27 @@ def _start(sample: SampleRecord, part: str) -> int | None:
     return span.get("start") if isinstance(span, dict) else None
 
 
-def _tokens(tokens: Tokens, start: int | None) -> str:
+def _tokens(tokens: Tokens, start: int | None) -> Shown:
     count = min(len(tokens), MAX_TOKENS)
-    cut = f" … {len(tokens) - count} more" if count < len(tokens) else ""
-    return f'<div class="tokens">{"".join(_token(tokens, i, start) for i in range(count))}{cut}</div>'
+    return {"tokens": [_token(tokens, i, start) for i in range(count)], "more": len(tokens) - count}
 
 
-def _token(tokens: Tokens, i: int, start: int | None) -> str:
+def _token(tokens: Tokens, i: int, start: int | None) -> Shown:
     value = float(tokens.logprobs[i])
     text = tokens.texts[i] if tokens.texts is not None else None
     token_id = int(tokens.ids[i]) if tokens.ids is not None else None
-    shown = text if text is not None else f"[{token_id}]"
     rank = int(tokens.ranks[i]) if tokens.ranks is not None else 0
     figures = [
         f"id {token_id}" if token_id is not None else "",
         f"logprob {_figure(value)}",
         f"rank {rank}" if rank else "",
     ]
-    title = ", ".join(f for f in figures if f)
-    kind = ' class="span"' if start is not None and i >= start else ""
-    return f'<span{kind} style="background:{_shade(value)}" title="{escape(title)}">{escape(shown)}</span>'
+    return {
+        "text": text if text is not None else f"[{token_id}]",
+        "figures": ", ".join(f for f in figures if f),
+        "shade": _shade(value),
+        "scored": start is not None and i >= start,
+    }
 
 
 def _shade(value: float) -> str:
