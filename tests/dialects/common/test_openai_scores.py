@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from logproof.dialects.common import openai_scores
 from logproof.dialects.common.openai_scores import Rival, ScoredToken
-from logproof.errors import BadReply, MissingChannel
+from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
 from logproof.ir.request import Function, Input, Output, Replay, Request, Sampling, Scoring, Tools
@@ -209,17 +209,6 @@ def test_texts_stand_in_bytes_beside_ids() -> None:
     for unknown in (None, [255]):
         cut = [ScoredToken("token_id:1", -1.0, [97]), ScoredToken("token_id:2", -1.0, unknown)]
         assert openai_scores.sampled_tokens(scoring(sampled=0), cut, "vllm", "").texts is None
-
-
-def test_label_scores() -> None:
-    scored = [entry("token_id:1", -1.0, ("token_id:1", -1.0), ("token_id:7", -3.0), ("token_id:9", -2.0))]
-    labels = openai_scores.label_scores(scoring(label_ids=(9, 7)), scored, "vllm", "/x")
-    assert labels.ids.tolist() == [9, 7]
-    assert labels.logprobs.tolist() == [[-2.0, -3.0]]
-    with pytest.raises(MissingChannel, match=r"label ids \[8\]"):
-        openai_scores.label_scores(scoring(label_ids=(9, 8)), scored, "vllm", "/x")
-    with pytest.raises(MissingChannel, match=r"label ids \[9\]"):
-        openai_scores.label_scores(scoring(label_ids=(9,)), [ScoredToken("token_id:1", -1.0)], "vllm", "/x")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from logproof.dialects.common.vllm_prompt import PromptEntry
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Output, Request
 from logproof.ir.response import Choice, Ids, Labels, Meaning, Response, Tokens, TopK, Usage
-from logproof.ir.tokens import placeholder_id, placeholder_ids
+from logproof.ir.tokens import placeholder_ids
 
 
 class CompletionsLogprobs(msgspec.Struct, gc=False):
@@ -209,19 +209,3 @@ def top_maps(found: LogprobLists, width: int, ids: Sequence[int] | None, path: s
         unique=True,
     )
     return logprobs.flat_top_k(entries, width, own, logprobs.floats(found.values), path)
-
-
-def label_scores(found: LogprobLists, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:
-    """Exact scores of the asked ids at every position. Raises MissingChannel for an id that did not come."""
-    if found.top is None:
-        raise MissingChannel("label scores were asked and are absent", path=path)
-    rows: list[float | None] = []
-    for i, entries in enumerate(found.top):
-        by_id = {placeholder_id(key): value for key, value in (entries or {}).items()}
-        missing = [t for t in label_ids if t not in by_id]
-        if missing:
-            raise MissingChannel(f"no score for label ids {missing}", path=f"{path}/top_logprobs/{i}")
-        rows += [by_id[t] for t in label_ids]
-    flat = logprobs.logprobs(rows, f"{path}/top_logprobs")
-    ids = np.array(label_ids, dtype=np.int64)
-    return Labels(ids=ids, logprobs=flat.reshape(len(found.top), len(label_ids)), meaning=meaning)

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 from logproof.dialects.common import logprobs, structured, token_texts
-from logproof.errors import BadReply, MissingChannel
+from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Labels, Meaning, Tokens, TopK, Usage
+from logproof.ir.response import Meaning, Tokens, TopK, Usage
 from logproof.ir.tokens import placeholder_id, placeholder_ids
 
 OPENAI_WIDEST = 20
@@ -116,20 +116,6 @@ def sampled_tokens(request: Request, entries: Sequence[ScoredToken], server: Ser
         texts=_texts(entries, by_id=ids is not None),
         top=_top(entries, width, ids is not None, path) if width else None,
     )
-
-
-def label_scores(request: Request, entries: Sequence[ScoredToken], server: Server, path: str) -> Labels:
-    """Exact scores of the asked ids at every position. Raises MissingChannel for an id that did not come."""
-    labels = request.scoring.label_ids or ()
-    rows: list[float | None] = []
-    for i, entry in enumerate(entries):
-        by_id = {placeholder_id(r.token): r.logprob for r in entry.top_logprobs or ()}
-        missing = [t for t in labels if t not in by_id]
-        if missing:
-            raise MissingChannel(f"no score for label ids {missing}", path=f"{path}/{i}/top_logprobs")
-        rows += [by_id[t] for t in labels]
-    flat = logprobs.logprobs(rows, path).reshape(len(entries), len(labels))
-    return Labels(ids=np.array(labels, dtype=np.int64), logprobs=flat, meaning=sampled_meaning(request, server))
 
 
 def _check_sentinels(entry: ScoredToken, server: Server, meaning: Meaning, path: str) -> None:

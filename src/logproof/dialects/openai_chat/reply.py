@@ -15,6 +15,7 @@ from logproof.dialects.common import logprobs, openai_scores, structured
 from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage, check_forced, lift_citation, lift_finish, put_in_order
 from logproof.dialects.common.openai_scores import ScoredToken, Server
+from logproof.dialects.common.vllm_fields import lift_labels
 from logproof.dialects.common.vllm_prompt import PromptEntry, lift_prompt
 from logproof.dialects.openai_chat.messages import DIALECT
 from logproof.errors import BadReply, MissingChannel, OutputContractError, clip
@@ -228,7 +229,10 @@ def _scored(request: Request, wire: ChatChoice, server: Server, path: str) -> tu
     )
     labels = None
     if scoring.label_ids is not None:
-        labels = openai_scores.label_scores(request, entries, server, f"{path}/content")
+        at, meaning = f"{path}/content", openai_scores.sampled_meaning(request, server)
+        listed = [{r.token: r.logprob for r in e.top_logprobs or ()} for e in entries]
+        rows = [(f"{at}/{i}/top_logprobs", row) for i, row in enumerate(listed)]
+        labels = lift_labels(rows, scoring.label_ids, meaning, at)
     return tokens, labels
 
 

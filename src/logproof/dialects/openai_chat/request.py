@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.vllm_fields import lower_labels, lower_replay, lower_top_by, refuse_sampling, refuse_wide
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.openai_chat.messages import lower_messages
 from logproof.ir.facts import Facts
@@ -136,14 +137,12 @@ def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
             ledger.refuse(f"sampling.{name}", "a penalty lies between -2 and 2 on this wire")
     if not _reads(facts, "top_k"):
         ledger.refuse("sampling.top_k", "no field of OpenAI's wire, and this endpoint is not known to read it")
-    if engine == "vllm" and s.seed == -1:
-        ledger.refuse("sampling.seed", "vLLM takes -1 for no seed at all; choose another")
+    if engine == "vllm":
+        refuse_sampling(request, ledger)
     if engine == "sglang" and not facts.deterministic:
         ledger.refuse("sampling.seed", "SGLang heeds a seed only with --enable-deterministic-inference")
     if len(s.stop or ()) > (32 if engine == "sglang" else 4):
         ledger.refuse("sampling.stop", "more stop strings than this wire takes (OpenAI, vLLM: 4; SGLang: 32)")
-    if request.choices > 1 and s.temperature == 0 and engine == "vllm":
-        ledger.refuse("sampling.n", "n above 1 needs a temperature above 0")
     if request.choices > 1 and engine == "llama.cpp":
         ledger.refuse("sampling.n", "this server gives one choice whatever n is")
     if engine != "vllm" and any(abs(v) > 100 for v in (s.logit_bias or {}).values()):
@@ -156,72 +155,28 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
     fault = openai_scores.width_fault(scoring.sampled or 0, facts)
     if fault is not None:
         ledger.refuse("scoring.sampled", fault, "a smaller scoring.sampled, or vllm_native")
-    _refuse_labels(request, facts, ledger)
-    if scoring.sampled:
+    by_id = ("logprob_token_ids", "return_tokens_as_token_ids")
+    lower_labels(request, ledger, [f for f in by_id if not facts.has_field(ROUTE, f)], beside=True)
+    if scoring.sampled and not ledger.stopped("scoring.sampled"):
         ledger.send("scoring.sampled", "/top_logprobs", openai_scores.asked_width(scoring.sampled, facts))
         ledger.constant("/logprobs", True, "top_logprobs counts only beside it")
     else:
         ledger.send("scoring.sampled", "/logprobs", True)
-    ledger.send("scoring.label_ids", "/logprob_token_ids", list(scoring.label_ids or ()))
-    if scoring.label_ids is not None and scoring.sampled is None:
-        ledger.constant("/logprobs", True, "vLLM gives label scores only beside logprobs")
-    _lower_keys(request, facts, ledger)
+    lower_top_by(request, ledger, listed=facts.has_field(ROUTE, "return_tokens_as_token_ids"))
+    if facts.has_field(ROUTE, "return_token_ids") and not (facts.engine == "sglang" and request.schedule.stream):
+        ledger.constant("/return_token_ids", True, "ids are the independent count of every channel")
 
 
 def _lower_prompt(request: Request, facts: Facts, ledger: Ledger) -> None:
     if not (_reads(facts, "prompt_logprobs") and facts.has_field(ROUTE, "return_token_ids")):
         ledger.refuse("scoring.prompt", "this endpoint does not score a chat prompt", "vllm_native or sglang_native")
-    if facts.max_logprobs is not None and (request.scoring.prompt or 0) > facts.max_logprobs:
-        ledger.refuse("scoring.prompt", f"this endpoint gives at most {facts.max_logprobs} (vLLM's --max-logprobs)")
+    refuse_wide("scoring.prompt", request.scoring.prompt, facts, ledger)
     ledger.send("scoring.prompt", "/prompt_logprobs")
 
 
-def _refuse_labels(request: Request, facts: Facts, ledger: Ledger) -> None:
-    scoring, leaf = request.scoring, "scoring.label_ids"
-    if scoring.label_ids is None:
-        return
-    for field in ("logprob_token_ids", "return_tokens_as_token_ids"):
-        if not facts.has_field(ROUTE, field):
-            ledger.refuse(leaf, f"this endpoint does not list {field}", "scoring.sampled")
-    if scoring.prompt is not None:
-        ledger.refuse(leaf, "vLLM refuses label scores beside prompt scores; send two requests")
-    if scoring.sampled:
-        ledger.refuse("scoring.sampled", "label scores replace the top-k on this wire; ask 0, or send two requests")
-    if scoring.top_by == "text":
-        ledger.refuse("scoring.top_by", "label scores are keyed by id")
-
-
-def _lower_keys(request: Request, facts: Facts, ledger: Ledger) -> None:
-    """By what tokens are named, and the ids as an independent count."""
-    leaf, by_id = "scoring.top_by", facts.has_field(ROUTE, "return_tokens_as_token_ids")
-    if not _scored(request):
-        ledger.noop(leaf, "no sampled logprobs are asked")
-    elif request.scoring.top_by == "text":
-        ledger.noop(leaf, "texts are this wire's own keys")
-    elif by_id:
-        ledger.constant("/return_tokens_as_token_ids", True, "texts of pieces collapse in the top list; ids do not")
-        ledger.covered(leaf, "/return_tokens_as_token_ids")
-    else:
-        ledger.refuse(leaf, "this endpoint does not list return_tokens_as_token_ids", "vllm_native or sglang_native")
-    if facts.has_field(ROUTE, "return_token_ids") and not (facts.engine == "sglang" and request.schedule.stream):
-        ledger.constant("/return_token_ids", True, "ids are the independent count of every channel")
-
-
 def _lower_replay(request: Request, facts: Facts, ledger: Ledger) -> None:
-    why = "this endpoint has no working logproof plugin, and a stock vLLM ignores the field with a 200"
-    replay = request.replay
-    if not facts.has_plugin("enforced_replay"):
-        ledger.refuse("replay.token_ids", why, "vllm_native with scoring.prompt over prompt and completion ids")
-    if not facts.has_plugin("logprobs_mode"):
-        ledger.refuse("replay.logprobs_mode", why)
-    if not facts.has_field(ROUTE, "return_token_ids"):
-        ledger.refuse("replay.token_ids", "this endpoint does not list return_token_ids: nothing would prove a replay")
-    if request.scoring.prompt is not None:
-        ledger.refuse("replay.token_ids", "a replay and prompt scores do not go together; send two requests")
-    if request.choices > 1:
-        ledger.refuse("replay.token_ids", "a replay has one choice")
-    ledger.send("replay.token_ids", "/enforced_token_ids", list(replay.token_ids or ()))
-    ledger.send("replay.logprobs_mode", "/logprobs_mode", f"{replay.logprobs_mode}_logprobs")
+    instead = "vllm_native with scoring.prompt over prompt and completion ids"
+    lower_replay(request, facts, ledger, named=facts.has_field(ROUTE, "return_token_ids"), instead=instead)
 
 
 def _lower_output(request: Request, facts: Facts, ledger: Ledger) -> None:

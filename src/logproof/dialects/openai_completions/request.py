@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import completions
+from logproof.dialects.common.vllm_fields import NO_SUFFIX
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
 from logproof.ir.request import STRUCTURED, Request
@@ -64,7 +65,7 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     ledger.send("input.text", "/prompt")
     ledger.send("input.token_ids", "/prompt", list(request.input.token_ids or ()))
     if facts.engine == "vllm":
-        ledger.refuse("input.suffix", "vLLM answers 400 to any suffix, also an empty one")
+        ledger.refuse("input.suffix", NO_SUFFIX)
     ledger.send("input.suffix", "/suffix")
     for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
         ledger.refuse(feature, REFUSED["input.messages"])

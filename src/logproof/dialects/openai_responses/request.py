@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.vllm_fields import refuse_sampling
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.openai_responses.messages import lower_messages
 from logproof.ir.facts import Facts
@@ -150,12 +151,12 @@ def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
     for name in ("frequency_penalty", "presence_penalty"):
         if abs(getattr(s, name) or 0) > 2:
             ledger.refuse(f"sampling.{name}", "a penalty lies between -2 and 2 on this wire")
-    if facts.engine == "vllm" and s.seed == -1:
-        ledger.refuse("sampling.seed", "vLLM takes -1 for no seed at all; choose another")
     if len(s.stop or ()) > 4:
         ledger.refuse("sampling.stop", "more than 4 stop strings")
     if request.choices > 1:
         ledger.refuse("sampling.n", "this wire gives one choice; use openai_chat")
+    if facts.engine == "vllm":
+        refuse_sampling(request, ledger)
 
 
 def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from logproof.dialects.common import completions, structured
-from logproof.dialects.common.completions import CompletionsChoice
+from logproof.dialects.common.completions import CompletionsChoice, LogprobLists
+from logproof.dialects.common.vllm_fields import lift_labels
 from logproof.dialects.common.vllm_prompt import lift_prompt
-from logproof.errors import BadReply
+from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Request
 from logproof.ir.response import Labels, Meaning, Response, Tokens
 
@@ -37,8 +40,16 @@ def _lift_sampled(request: Request, wire: CompletionsChoice) -> tuple[Tokens | N
     tokens = completions.sampled_tokens(request, found, meaning, path) if scoring.sampled is not None else None
     labels = None
     if scoring.label_ids is not None:
-        labels = completions.label_scores(found, scoring.label_ids, meaning, path)
+        labels = _lift_labels(found, scoring.label_ids, meaning, f"{path}/top_logprobs")
     return tokens, labels
+
+
+def _lift_labels(found: LogprobLists, label_ids: Sequence[int], meaning: Meaning, path: str) -> Labels:
+    if found.top is None:
+        raise MissingChannel("label scores were asked and are absent", path=path)
+    return lift_labels(
+        [(f"{path}/{i}", entries or {}) for i, entries in enumerate(found.top)], label_ids, meaning, path
+    )
 
 
 def _meaning(request: Request) -> Meaning:

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from logproof.dialects.common import completions, structured
+from logproof.dialects.common.vllm_fields import (
+    NO_SUFFIX,
+    lower_labels,
+    lower_replay,
+    lower_top_by,
+    refuse_sampling,
+    refuse_wide,
+)
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
@@ -54,7 +62,7 @@ LEAF_FIELDS = {
 
 REFUSED = {
     "input.messages": "this wire takes no chat messages; use openai_chat",
-    "input.suffix": "vLLM answers 400 to any suffix, also an empty one",
+    "input.suffix": NO_SUFFIX,
     "reasoning.effort": "this wire has no reasoning parser; use openai_chat",
     "reasoning.budget_tokens": "this wire has no reasoning parser; use openai_chat",
     "reasoning.summary": "this wire has no reasoning parser; use openai_responses",
@@ -78,7 +86,7 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     _lower_sampling(request, ledger)
     _lower_scoring(request, facts, ledger)
     _lower_output(request, ledger)
-    _lower_replay(request, facts, ledger)
+    lower_replay(request, facts, ledger, named=True, instead="scoring.prompt over prompt and completion ids")
     ledger.noop("schedule.stream", "sent unstreamed: streamed choices carry no prompt_logprobs")
     ledger.options([*OWN_OPTIONS, *facts.fields.get(ROUTE, ())], LEAF_FIELDS)
 
@@ -92,10 +100,7 @@ _SAMPLING = {
 def _lower_sampling(request: Request, ledger: Ledger) -> None:
     for leaf, pointer in _SAMPLING.items():
         ledger.send(leaf, pointer)
-    if request.sampling.seed == -1:
-        ledger.refuse("sampling.seed", "vLLM takes -1 for no seed at all; choose another")
-    if request.choices > 1 and request.sampling.temperature == 0:
-        ledger.refuse("sampling.n", "n above 1 needs a temperature above 0")
+    refuse_sampling(request, ledger)
     if request.sampling.max_tokens == 0:
         ledger.refuse("sampling.max_tokens", "vLLM answers 400 to 0 tokens without echo; ask for 1", "max_tokens 1")
     ledger.send("sampling.max_tokens", "/max_tokens")
@@ -109,35 +114,11 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
     scoring = request.scoring
     ledger.send("scoring.prompt", "/prompt_logprobs")
     ledger.send("scoring.sampled", "/logprobs")
-    _lower_labels(request, facts, ledger)
-    for leaf, width in (("scoring.prompt", scoring.prompt), ("scoring.sampled", scoring.sampled)):
-        if facts.max_logprobs is not None and (width or 0) > facts.max_logprobs:
-            ledger.refuse(leaf, f"this endpoint gives at most {facts.max_logprobs} (vLLM's --max-logprobs)")
+    lower_labels(request, ledger, [f for f in ("logprob_token_ids",) if not facts.has_field(ROUTE, f)], beside=0)
+    refuse_wide("scoring.prompt", scoring.prompt, facts, ledger)
+    refuse_wide("scoring.sampled", scoring.sampled, facts, ledger)
     ledger.constant("/return_token_ids", True, "ids are the independent count of every channel")
-    if scoring.sampled is None and scoring.label_ids is None:
-        ledger.noop("scoring.top_by", "no sampled logprobs are asked")
-    elif scoring.top_by == "text":
-        ledger.noop("scoring.top_by", "texts are this wire's own keys")
-    else:
-        ledger.constant("/return_tokens_as_token_ids", True, "texts of pieces collapse in the top map; ids do not")
-        ledger.covered("scoring.top_by", "/return_tokens_as_token_ids")
-
-
-def _lower_labels(request: Request, facts: Facts, ledger: Ledger) -> None:
-    scoring = request.scoring
-    if scoring.label_ids is None:
-        return
-    if not facts.has_field(ROUTE, "logprob_token_ids"):
-        ledger.refuse("scoring.label_ids", "this endpoint does not list logprob_token_ids", "scoring.sampled")
-    if scoring.prompt is not None:
-        ledger.refuse("scoring.label_ids", "vLLM refuses label scores beside prompt scores; send two requests")
-    if scoring.sampled:
-        ledger.refuse("scoring.sampled", "label scores replace the top-k on this wire; ask 0, or send two requests")
-    if scoring.top_by == "text":
-        ledger.refuse("scoring.top_by", "label scores are keyed by id")
-    ledger.send("scoring.label_ids", "/logprob_token_ids", list(scoring.label_ids))
-    if scoring.sampled is None:
-        ledger.constant("/logprobs", 0, "vLLM gives label scores only beside logprobs")
+    lower_top_by(request, ledger, listed=True)
 
 
 def _lower_output(request: Request, ledger: Ledger) -> None:
@@ -152,18 +133,3 @@ def _lower_output(request: Request, ledger: Ledger) -> None:
     if output.strict is False:
         ledger.refuse("output.strict", "the grammar is always strict on this wire")
     ledger.noop("output.strict", "the grammar is always strict on this wire")
-
-
-def _lower_replay(request: Request, facts: Facts, ledger: Ledger) -> None:
-    why = "this endpoint has no working logproof plugin, and a stock vLLM ignores the field with a 200"
-    replay = request.replay
-    if not facts.has_plugin("enforced_replay"):
-        ledger.refuse("replay.token_ids", why, "scoring.prompt over prompt and completion ids")
-    if not facts.has_plugin("logprobs_mode"):
-        ledger.refuse("replay.logprobs_mode", why)
-    if request.scoring.prompt is not None:
-        ledger.refuse("replay.token_ids", "a replay and prompt scores do not go together; send two requests")
-    if request.choices > 1:
-        ledger.refuse("replay.token_ids", "a replay has one choice")
-    ledger.send("replay.token_ids", "/enforced_token_ids", list(replay.token_ids or ()))
-    ledger.send("replay.logprobs_mode", "/logprobs_mode", f"{replay.logprobs_mode}_logprobs")
