@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from logproof_vllm import contract, plugin, runtime
 from logproof_vllm.runtime import STATUS
+from logproof_vllm.server import serve
+
+
+def test_every_entry_point_names_something_that_exists() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    targets = {**project["scripts"]}
+    for group in project["entry-points"].values():
+        targets |= group
+    assert set(targets) == {"logproof-vllm", *serve.NAMES}
+    for target in targets.values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
 
 
 @pytest.fixture
