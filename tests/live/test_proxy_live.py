@@ -11,12 +11,12 @@ from datetime import datetime
 import pytest
 from openai import OpenAI
 
-from logproof.cli.verify.proxy import seen
 from logproof.client.probe import probe
 from logproof.http.endpoint import endpoint
 from logproof.http.transport import Transport
 from logproof.ir.facts import Facts
 from logproof.proxy.request_plan import CHAT, COMPLETIONS, asks
+from logproof.proxy.sink import observed
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.checks import structure
 from logproof.verify.record.claim import claim_of
@@ -177,7 +177,7 @@ def test_the_official_client_sees_no_difference_and_leaves_an_artifact(
 def made(proxy: Running, facts: Facts) -> Artifact:
     (exchange,) = proxy.records(1)
     assert datetime.fromisoformat(exchange.started_at).tzinfo is not None
-    (artifact,) = artifacts_of(seen(exchange), facts, claim_of(facts, MODEL), "http://engine")
+    (artifact,) = artifacts_of(observed(exchange), facts, claim_of(facts, MODEL), "http://engine")
     return artifact
 
 

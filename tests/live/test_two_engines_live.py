@@ -19,8 +19,9 @@ from logproof.client.probe import read_facts
 from logproof.dialects.common import openapi_fields
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.verify import verify
-from logproof.verify.record.capture import Pins, capture, prompts
-from logproof.verify.record.claim import claim_of
+from logproof.verify.record.capture import Pins, capture
+from logproof.verify.record.claim import StatedClaim, claim_of
+from logproof.verify.record.prompts import prompts
 from logproof.verify.stats.support import Sampler
 from verify.builders import policy
 
@@ -120,7 +121,8 @@ def test_records_of_one_engine_replay_on_the_other(engine_url: str, sglang_url: 
         ):
             for maker, trusted, sampler in ((vllm, sglang, Sampler(1.0)), (sglang, vllm, Sampler(0.0))):
                 pins = Pins(max_tokens=24, k=5, nonce="two" if maker is vllm else None, sampler=sampler)
-                claim = claim_of(maker.facts, "smollm2", dtype="float32", runner="v1", device="cpu", eos_ids=(2,))
+                stated = StatedClaim(dtype="float32", runner="v1", device="cpu", eos_ids=(2,))
+                claim = claim_of(maker.facts, "smollm2", stated)
                 made = [c async for c in capture(maker, RECORDS, pins, claim, concurrency=1)]
                 for one in made:
                     assert one.artifact is not None, one.error

@@ -23,8 +23,9 @@ from logproof.verify.audit.verify import verify
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
-from logproof.verify.record.capture import Pins, Prompt, capture, prompts
-from logproof.verify.record.claim import claim_of
+from logproof.verify.record.capture import Pins, capture
+from logproof.verify.record.claim import StatedClaim, claim_of
+from logproof.verify.record.prompts import Prompt, prompts
 from logproof.verify.replay.by_decode import joined
 from logproof.verify.replay.replay import replay
 from logproof.verify.stats import distance, redraw
@@ -48,7 +49,8 @@ def go(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def records(connection: Connection, given: list[Prompt], pins: Pins) -> list[Artifact]:
-    claim = claim_of(connection.facts, connection.model, dtype="float32", runner="v1", device="cpu", eos_ids=(0, 2))
+    stated = StatedClaim(dtype="float32", runner="v1", device="cpu", eos_ids=(0, 2))
+    claim = claim_of(connection.facts, connection.model, stated)
     found = [c async for c in capture(connection, given, pins, claim, concurrency=2)]
     return [c.artifact for c in found if c.artifact is not None]
 

@@ -12,8 +12,9 @@ from fakes.server import FakeServer
 from logproof.ir.facts import Facts
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.record.capture import CapturedPrompt, Pins, capture, prompts
-from logproof.verify.record.claim import claim_of
+from logproof.verify.record.capture import CapturedPrompt, Pins, capture
+from logproof.verify.record.claim import StatedClaim, claim_of
+from logproof.verify.record.prompts import prompts
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from verify.builders import policy
@@ -32,7 +33,7 @@ PINS = Pins(max_tokens=20, k=10, nonce="n", ignore_eos=True)
 
 
 def claim(known: Facts = FACTS) -> Claim:
-    return claim_of(known, "tiny", dtype="float32", runner="v1", device="cpu", eos_ids=(TINY_EOS,))
+    return claim_of(known, "tiny", StatedClaim(dtype="float32", runner="v1", device="cpu", eos_ids=(TINY_EOS,)))
 
 
 async def captured(fake: FakeServer, pins: Pins = PINS, count: int = 1, known: Facts = FACTS) -> list[CapturedPrompt]:

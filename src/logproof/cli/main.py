@@ -17,7 +17,7 @@ from logproof.cli.engines import demo, engine
 from logproof.cli.evaluate import eval as evaluation
 from logproof.cli.evaluate import parity, runs
 from logproof.cli.printing import fail
-from logproof.cli.verify import audit, proxy, verify
+from logproof.cli.verify import audit, audits, calibrate, capture, proxy, replay, verify
 from logproof.errors import LogproofError
 from logproof.version import VERSION
 
@@ -39,13 +39,13 @@ app.command("report")(evaluation.report_command)
 app.command("runs")(runs.runs)
 app.command("show")(runs.show)
 app.command("export")(runs.export)
-app.command("capture")(verify.capture)
+app.command("capture")(capture.capture)
 app.command("proxy")(proxy.proxy)
-app.command("replay")(verify.replay)
+app.command("replay")(replay.replay)
 app.command("verify")(verify.verify)
-app.command("calibrate")(audit.calibrate)
+app.command("calibrate")(calibrate.calibrate)
 app.command("audit")(audit.audit)
-app.command("audits")(audit.audits)
+app.command("audits")(audits.audits)
 app.command("demo")(demo.demo)
 app.add_typer(engine.app, name="engine")
 

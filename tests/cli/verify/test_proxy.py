@@ -10,24 +10,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run
-from logproof.cli.verify.proxy import FileSink, _announce, _farewell, _tell_gaps, wire_line
-from logproof.errors import BadReply
-from logproof.ir.facts import Facts
-from logproof.proxy.app import STATUS, Proxy
-from logproof.proxy.captured_exchange import CapturedExchange, sha256
-from logproof.proxy.recorder import Recorder
-from logproof.proxy.request_plan import ROUTES, Asks
+from logproof.cli.verify.proxy import _print_counts, _print_start
+from logproof.proxy.app import STATUS
+from logproof.proxy.record_calls import RecordingStart
+from logproof.proxy.recorder import RecorderCounts
+from logproof.proxy.request_plan import ROUTES
 from logproof.proxy.rotating_lines import RotatingLines
-from logproof.proxy.upstream import Upstream
-from logproof.verify.artifact import artifact_files, signing
-from logproof.verify.artifact.artifact import Claim, ModelClaim
+from logproof.verify.artifact import artifact_files
 from logproof.verify.checks import structure
 from logproof.verify.record.defaults import Defaults, merged, neutral, of_engine, stated
 from proxy.pairs import pair
@@ -35,7 +30,6 @@ from proxy.running import KEY, call, wait_for
 
 FIELDS = ("model", "messages", "prompt", "logprobs", "top_logprobs", "return_token_ids", "return_tokens_as_token_ids")
 SCHEMA = {"requestBody": {"content": {"application/json": {"schema": {"properties": {f: {} for f in FIELDS}}}}}}
-VLLM = Facts(engine="vllm", logprobs_mode="raw")
 
 
 def engine(fake: FakeServer) -> None:
@@ -163,17 +157,36 @@ def test_a_killed_proxy_leaves_whole_lines_to_the_next(tmp_path: Path) -> None:
     assert len(list(artifact_files.read(whole))) == 1
 
 
-def test_lost_calls_and_engines_without_ids_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    recorder = Recorder(sink(tmp_path), "open")
-    recorder.counts.lost = 2
-    recorder.counts.last_error = "the disk is full"
-    assert _farewell(recorder) == 2
-    made = Proxy(Upstream("http://e"), recorder, dict.fromkeys(ROUTES, Asks(False, False, 5)))
-    _announce(made, "http://p", tmp_path, [])
+def start(**fields: object) -> RecordingStart:
+    values = {
+        "url": "http://p",
+        "upstream": "http://e",
+        "output": Path("out"),
+        "on_full": "fails open",
+        "recovered": (),
+        "unasked": (),
+        "defaults": neutral(),
+        **fields,
+    }
+    return RecordingStart(**values)
+
+
+def test_lost_calls_and_engines_without_ids_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _print_counts(RecorderCounts(lost=2, last_error="the disk is full")) == 2
+    _print_start(start(unasked=ROUTES))
     told = capsys.readouterr().err
     assert "2 lost" in told
     assert "last error: the disk is full" in told
     assert "/v1/completions: the engine lists no token ids" in told
+
+
+def test_what_requests_leave_out_is_told_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_start(start(defaults=merged(of_engine({"temperature": 0.6}), Defaults(), stated({"top_k": 20}))))
+    told = capsys.readouterr().err
+    assert "temperature 0.6 (engine), top_k 20 (operator)" in told
+    assert "not known of requests that leave it out: top_p, min_p" in told
+    _print_start(start())
+    assert "not known" not in capsys.readouterr().err
 
 
 def test_user_faults_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,114 +206,9 @@ def test_user_faults_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "Traceback" not in err
 
 
-def exchange(name: str, **changes: object) -> CapturedExchange:
-    found = pair(name)
-    body = json.dumps({**found.request, **found.asks}).encode()
-    reply = found.asked.encode()
-    values = {
-        "path": found.path,
-        "started_at": datetime(2026, 11, 30, tzinfo=UTC).isoformat(),
-        "sent": found.body,
-        "forwarded": body,
-        "sent_sha256": sha256(found.body),
-        "forwarded_sha256": sha256(body),
-        "status": 200,
-        "content_type": "application/json",
-        "reply": reply,
-        "reply_sha256": sha256(reply),
-        "served_sha256": "",
-        "streamed": found.streamed,
-        "complete": True,
-        "asked": tuple(found.asks),
-        "width": 3,
-        "seconds": 0.1,
-        "first_byte_seconds": 0.1,
-        **changes,
-    }
-    return CapturedExchange(**values)
-
-
-def sink(folder: Path, *, wires: bool = True) -> FileSink:
-    kept = RotatingLines(folder, "wire", max_age_s=0.0) if wires else None
-    claims = Claim(model=ModelClaim(id="m"))
-    return FileSink(RotatingLines(folder, "artifacts", max_age_s=0.0), kept, VLLM, lambda _: claims, "http://e")
-
-
-def test_only_replies_with_status_200_become_artifacts(tmp_path: Path) -> None:
-    made = sink(tmp_path)
-    made.write(exchange("chat_stream"))
-    made.write(exchange("chat", status=400, reply=b'{"error": {}}'))
-    made.tick()
-    assert [len(p.read_bytes().splitlines()) for p in sorted(tmp_path.glob("*.jsonl"))] == [1, 2]
-    made.close()
-
-
-def test_a_cut_call_is_in_the_wire_log_alone(tmp_path: Path) -> None:
-    made = sink(tmp_path)
-    with pytest.raises(BadReply):
-        made.write(exchange("chat", reply=b'{"choices', complete=False))
-    made.close()
-    (wire,) = tmp_path.glob("*.jsonl")
-    assert json.loads(wire.read_bytes())["response_text"] == '{"choices'
-
-
-def test_without_a_wire_log_there_is_none(tmp_path: Path) -> None:
-    made = sink(tmp_path, wires=False)
-    made.write(exchange("completion_batch"))
-    made.tick()
-    made.close()
-    (found,) = tmp_path.glob("*")
-    assert len(found.read_bytes().splitlines()) == 2
-
-
-def test_a_wire_line_tells_what_was_sent_and_what_was_forwarded() -> None:
-    line = json.loads(wire_line(exchange("chat_stream", sent=b"\xffnot json")))
-    assert line["sent"] == "\ufffdnot json"
-    assert line["request"]["return_token_ids"] is True
-    assert line["response_text"].startswith("data: ")
-    same = exchange("chat", forwarded=pair("chat").body)
-    assert json.loads(wire_line(same))["sent"] is None
-
-
-def test_a_model_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def claims(model: str) -> Claim:
-        asked.append(model)
-        return Claim(model=ModelClaim(id=model))
-
-    made = FileSink(RotatingLines(tmp_path, "a"), None, VLLM, claims, "http://e")
-    made.write(exchange("chat"))
-    with pytest.raises(Exception, match="no JSON object"):
-        made.write(exchange("chat", forwarded=b"[]"))
-    assert asked == ["smollm2", "unknown"]
-
-
 def test_module_runs_as_declared(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["proxy", "--help"]) == 0
     assert "--on-full" in capsys.readouterr().out
-
-
-def test_what_requests_leave_out_is_told_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
-    _tell_gaps(merged(of_engine({"temperature": 0.6}), Defaults(), stated({"top_k": 20})))
-    told = capsys.readouterr().err
-    assert "temperature 0.6 (engine), top_k 20 (operator)" in told
-    assert "not known of requests that leave it out: top_p, min_p" in told
-    _tell_gaps(neutral())
-    assert "not known" not in capsys.readouterr().err
-
-
-def test_defaults_reach_the_artifacts(tmp_path: Path) -> None:
-    found = pair("chat")
-    body = json.dumps({**{k: v for k, v in found.request.items() if k != "temperature"}, **found.asks}).encode()
-    claims = Claim(model=ModelClaim(id="m"))
-    made = FileSink(RotatingLines(tmp_path, "a"), None, VLLM, lambda _: claims, "http://e", neutral(), bytes(32))
-    made.write(exchange("chat", forwarded=body))
-    made.close()
-    (path,) = tmp_path.glob("*.jsonl")
-    (artifact,) = artifact_files.read(path)
-    assert (artifact.sampling.temperature, artifact.sampling.sources["temperature"]) == (1.0, "operator")
-    assert len(signing.check_signature(artifact)) == 64
 
 
 def test_a_statement_that_the_engine_denies_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from logproof.verify.audit import audit as auditing
 from logproof.verify.audit import audit_page
 from logproof.verify.audit.evidence import JudgedArtifact
 from logproof.verify.policy import Policy
-from logproof.verify.record.capture import Prompt
+from logproof.verify.record.prompts import Prompt
 from logproof.verify.stats.support import Sampler
 from verify.parts import PINS, PROMPTS, TINY_POLICY, claim, run
 from verify.tiny import Tiny, open_tiny, serve
@@ -51,7 +51,7 @@ def test_a_dishonest_provider_is_rejected_at_once(fake: FakeServer, other: FakeS
     serve(fake, engine)
     serve(other, Tiny())
     seen = []
-    made, done = run(audited(fake, other, TINY_POLICY, told=lambda v, s: seen.append(v.prompt)))
+    made, done = run(audited(fake, other, TINY_POLICY, progress=lambda v, s: seen.append(v.prompt)))
     assert (made.session.status, made.session.exit_code, len(done)) == ("invalid", 1, 1)
     assert made.headline.startswith("Rejected after 1 of 1")
     assert seen == ["p0"]

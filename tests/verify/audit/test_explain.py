@@ -15,7 +15,8 @@ from logproof.ir.request import Input
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.audit import explain as cf
 from logproof.verify.audit.verify import verify
-from logproof.verify.record.capture import Prompt, capture_one
+from logproof.verify.record.capture import capture_one
+from logproof.verify.record.prompts import Prompt
 from logproof.verify.replay.retokenise import retokenise
 from logproof.verify.verdict import Verdict
 from verify.builders import FLAT, PLAIN, change, draw, logits, noisy, record

@@ -20,8 +20,9 @@ from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import columns_of
 from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
 from logproof.verify.judge import judge
-from logproof.verify.record.capture import capture, capture_one, prompts
+from logproof.verify.record.capture import capture, capture_one
 from logproof.verify.record.defaults import stated
+from logproof.verify.record.prompts import prompts
 from logproof.verify.stats.support import Sampler
 from verify.parts import NOW, PINS, PROMPTS, TINY_POLICY, captured, claim, one, replayed, run
 from verify.tiny import FACTS, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
@@ -61,7 +62,7 @@ def test_prompt_forms() -> None:
 
 
 def test_prompt_file_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("logproof.verify.record.capture.MAX_PROMPTS_BYTES", 3)
+    monkeypatch.setattr("logproof.verify.record.prompts.MAX_PROMPTS_BYTES", 3)
     with pytest.raises(UsageError, match="limit"):
         prompts(b'{"text": "a"}')
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -12,18 +9,12 @@ import msgspec
 import typer
 
 from logproof.cli import options as opt
-from logproof.client.connect import Connection
-from logproof.errors import ArtifactError, UsageError
+from logproof.errors import UsageError
 from logproof.files import naming, read_bounded
-from logproof.verify import policy as policies
-from logproof.verify.artifact import artifact_files, signing
-from logproof.verify.artifact.artifact import Artifact, Claim
-from logproof.verify.policy import Policy
-from logproof.verify.record import capture as capturing
-from logproof.verify.record import defaults as filling
-from logproof.verify.record.capture import Pins, Prompt
-from logproof.verify.record.claim import claim_of
-from logproof.verify.record.defaults import Defaults
+from logproof.verify.policy import MAX_BYTES, Policy, load
+from logproof.verify.record.capture import Pins, fresh_nonce
+from logproof.verify.record.claim import StatedClaim, identity
+from logproof.verify.record.defaults import Defaults, stated
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.support import Sampler
 
@@ -98,116 +89,42 @@ def unused(path: Path, *, replace: bool) -> None:
         raise UsageError(f"{path} exists", hint="name another file, or add --replace")
 
 
-def sealed(artifact: Artifact, key: bytes | None) -> Artifact:
-    """The artifact, signed where there is a key."""
-    return artifact if key is None else signing.sign(artifact, key)
-
-
-def sign_key(path: Path | None) -> bytes | None:
-    """The private key of a file. Raises UsageError where it holds none, StoreError."""
-    if path is None:
-        return None
-    data = read_bounded(path, 4096)
-    if len(data) != signing.KEY_BYTES:
-        try:
-            data = bytes.fromhex(data.decode())
-        except ValueError:
-            data = b""
-    if len(data) != signing.KEY_BYTES:
-        raise UsageError(f"{path} holds no ed25519 private key", hint="32 bytes, raw or as 64 hex digits")
-    return data
-
-
 def alone(fill: bool, concurrency: int) -> None:
     """Raises UsageError where tokens are asked by name while other replays are in flight."""
     if fill and concurrency > 1:
         raise UsageError("--score-missing goes one by one", hint="vLLM spoils the lists of requests beside it")
 
 
-def defaults(config: str | None, values: list[str] | None) -> tuple[Defaults, Defaults]:
-    """What an operator states about an engine's defaults: its generation config, and single values.
-
-    Raises UsageError, StoreError.
-    """
-    single = filling.stated(opt.wire_options(values, "--default"))
-    if config is None:
-        return Defaults(), single
-    if config == "vllm":
-        return filling.neutral(), single
-    path = Path(config)
-    path = path / "generation_config.json" if path.is_dir() else path
-    with naming(path):
-        return filling.of_config(read_bounded(path, 1 << 20)), single
+def single_defaults(values: list[str] | None) -> Defaults:
+    """Single values that an operator states of an engine's defaults. Raises UsageError."""
+    return stated(opt.wire_options(values, "--default"))
 
 
-class ClaimOptions(msgspec.Struct, frozen=True):
-    """What a command line says about the claimed executor."""
-
-    model: str | None
-    dtype: str | None
-    runner: str | None
-    device: str | None
-    profile: str | None
-    eos_ids: tuple[int, ...] | None
-    identity: dict[str, str] = {}
-
-    def of(self, connection: Connection) -> Claim:
-        """The claim of an endpoint: these, and what the probe found."""
-        known: dict[str, str | None] = {
-            "dtype": self.dtype,
-            "runner": self.runner,
-            "device": self.device,
-            "sampler_profile": self.profile,
-        }
-        known |= self.identity
-        return claim_of(connection.facts, self.model or connection.model, eos_ids=self.eos_ids, **known)
-
-
-DIGESTS = ("weights_digest", "tokenizer_digest", "chat_template_digest")
-
-
-def identity(values: list[str] | None) -> dict[str, str]:
-    """What a command line says of the claimed model beyond its name. Raises UsageError, StoreError."""
-    found: dict[str, str] = {}
-    for name, value in (opt.pair("--identity", text) for text in values or []):
-        if name not in ("revision", *DIGESTS):
-            raise UsageError(f"--identity knows revision, {', '.join(DIGESTS)}; got {name!r}")
-        if name in found:
-            raise UsageError(f"--identity gives {name} twice")
-        if not value:
-            kind = "a name" if name == "revision" else "64 hex digits or a file"
-            raise UsageError(f"--identity {name}= is empty", hint=f"give {kind}")
-        found[name] = value
-    return {name: value if name == "revision" else _digest(value) for name, value in found.items()}
-
-
-def _digest(value: str) -> str:
-    if re.fullmatch("[0-9a-f]{64}", value):
-        return value
-    return hashlib.sha256(read_bounded(Path(value), MAX_DIGESTED)).hexdigest()
-
-
-MAX_DIGESTED = 256 << 20
-"""Longest file that is digested for a claim: a tokenizer or template, not weights."""
-
-
-def prompts(file: Path) -> list[Prompt]:
-    """Prompts of a file. Raises StoreError, UsageError, DatasetError."""
-    return capturing.prompts(read_bounded(file, capturing.MAX_PROMPTS_BYTES), str(file))
-
-
-def artifacts(paths: list[Path]) -> list[Artifact]:
-    """Artifacts of several files. Raises ArtifactError where there is none."""
-    found = [a for path in paths for a in artifact_files.read(path)]
-    if not found:
-        raise ArtifactError(f"there is no artifact in {', '.join(map(str, paths))}")
-    return found
+def stated_claim(
+    model: str | None,
+    dtype: str | None,
+    runner: str | None,
+    device: str | None,
+    profile: str | None,
+    names: list[str] | None,
+    eos_ids: list[int] | None = None,
+) -> StatedClaim:
+    """What a command line says about the claimed executor. names: of --identity. Raises UsageError, StoreError."""
+    claim = StatedClaim(
+        model=model,
+        dtype=dtype,
+        runner=runner,
+        device=device,
+        sampler_profile=profile,
+        eos_ids=tuple(eos_ids) if eos_ids else None,
+    )
+    return msgspec.structs.replace(claim, **identity(opt.pair("--identity", text) for text in names or []))
 
 
 def policy(path: Path) -> Policy:
     """A checked policy. Raises StoreError, UsageError."""
     with naming(path):
-        return policies.load(read_bounded(path, policies.MAX_BYTES))
+        return load(read_bounded(path, MAX_BYTES))
 
 
 def method(name: str) -> MethodChoice:
@@ -225,14 +142,19 @@ def pins(
     nonce: str | None,
     *,
     fixed: bool = False,
-    gaps: Defaults | None = None,
+    defaults: Defaults | None = None,
 ) -> Pins:
-    """What every call of a command asks for; without a nonce, a random one. gaps: stated defaults of the endpoint."""
+    """What every call of a command asks for; without a nonce, a random one. defaults: stated ones of the endpoint."""
     return Pins(
         sampler=sampler,
         max_tokens=max_tokens,
         k=width,
-        nonce=nonce or secrets.token_hex(8),
+        nonce=nonce or fresh_nonce(),
         denominator=1024 if fixed else None,
-        defaults=gaps or Defaults(),
+        defaults=defaults or Defaults(),
     )
+
+
+def evidence_words(log_e: float) -> str:
+    """An e-value's logarithm for a reader."""
+    return f"{log_e:.2f}" if abs(log_e) < 1e6 else f"{log_e:.3g}"

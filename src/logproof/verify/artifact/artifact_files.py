@@ -31,6 +31,15 @@ def read(path: Path) -> Iterator[Artifact]:
     return _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
 
 
+def read_all(paths: Iterable[Path]) -> list[Artifact]:
+    """Artifacts of several files, in order. Raises as `read`, and ArtifactError where there is none."""
+    files = list(paths)
+    artifacts = [a for path in files for a in read(path)]
+    if not artifacts:
+        raise ArtifactError(f"there is no artifact in {', '.join(map(str, files))}")
+    return artifacts
+
+
 def write(path: Path, artifacts: Iterable[Artifact]) -> int:
     """Write a whole file atomically and return how many artifacts it holds. Raises as `read`, StoreError for the
     disk."""

@@ -6,11 +6,13 @@ A signature says which key sealed the record, nothing about whether the record i
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Protocol, cast
 
 import msgspec
 
 from logproof.errors import ArtifactError, UsageError
+from logproof.files import read_bounded
 from logproof.verify.artifact.artifact import Artifact, Seal, Signature, digest
 
 KEY_BYTES = 32
@@ -82,3 +84,21 @@ def check_signature(artifact: Artifact) -> str:
     except (ValueError, invalid):
         raise ArtifactError("the signature does not fit the content and key") from None
     return signature.key_id
+
+
+def signed(artifact: Artifact, private_key: bytes | None) -> Artifact:
+    """The artifact, signed where there is a key. Raises as `sign`."""
+    return artifact if private_key is None else sign(artifact, private_key)
+
+
+def read_key(path: Path) -> bytes:
+    """The private key of a file: 32 bytes, raw or as hex digits. Raises UsageError where it holds none."""
+    data = read_bounded(path, 4096)
+    if len(data) != KEY_BYTES:
+        try:
+            data = bytes.fromhex(data.decode())
+        except ValueError:
+            data = b""
+    if len(data) != KEY_BYTES:
+        raise UsageError(f"{path} holds no ed25519 private key", hint="32 bytes, raw or as 64 hex digits")
+    return data

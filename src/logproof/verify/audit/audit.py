@@ -9,10 +9,13 @@ import msgspec
 
 from logproof.client.connect import Connection
 from logproof.verify.artifact.artifact import Artifact, Claim
+from logproof.verify.audit.audit_page import MAX_TOKENS
 from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, add, add_failure, headline
 from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
-from logproof.verify.record.capture import Pins, Prompt, capture
+from logproof.verify.record.capture import Pins, capture
+from logproof.verify.record.claim import StatedClaim, claim_of
+from logproof.verify.record.prompts import Prompt
 from logproof.verify.replay.replay_plan import MethodChoice
 
 
@@ -21,6 +24,54 @@ class AuditSides(msgspec.Struct, frozen=True):
 
     provider: Connection
     trusted: Connection
+
+
+class AuditResult(msgspec.Struct, frozen=True, eq=False):
+    """An audit with what its page draws. texts: sampled id -> its text, as far as the trusted engine detokenises."""
+
+    audit: Audit
+    judged: list[JudgedArtifact]
+    texts: dict[int, str]
+
+
+async def audit_provider(
+    provider: Connection,
+    trusted: Connection,
+    *,
+    prompts: Sequence[Prompt],
+    pins: Pins,
+    stated: StatedClaim,
+    policy: Policy,
+    method: MethodChoice = "auto",
+    concurrency: int = 4,
+    stop_early: bool = True,
+    texts: bool = False,
+    progress: Callable[[JudgedArtifact, AuditSession], None] = lambda judged, session: None,
+) -> AuditResult:
+    """Audit a provider under what its operator states. texts: ask the trusted engine for the tokens' texts too.
+
+    Other options and errors are those of `audit`.
+    """
+    finished, judged = await audit(
+        AuditSides(provider, trusted),
+        prompts,
+        pins,
+        claim_of(provider.facts, provider.model, stated),
+        policy,
+        method=method,
+        concurrency=concurrency,
+        stop_early=stop_early,
+        progress=progress,
+    )
+    return AuditResult(finished, judged, await sampled_texts(trusted, judged) if texts else {})
+
+
+async def sampled_texts(trusted: Connection, judged: Sequence[JudgedArtifact]) -> dict[int, str]:
+    """Texts of the sampled ids that a page draws, as far as the trusted engine detokenises."""
+    if trusted.tokenizer is None:
+        return {}
+    ids = {t for one in judged for t in (one.artifact.tokens.completion_ids or ())[:MAX_TOKENS]}
+    return {t: await trusted.tokenizer.text(t) for t in sorted(ids)}
 
 
 async def audit(
@@ -33,11 +84,11 @@ async def audit(
     method: MethodChoice = "auto",
     concurrency: int = 4,
     stop_early: bool = True,
-    told: Callable[[JudgedArtifact, AuditSession], None] = lambda verified, session: None,
+    progress: Callable[[JudgedArtifact, AuditSession], None] = lambda judged, session: None,
 ) -> tuple[Audit, list[JudgedArtifact]]:
     """Audit a provider. Raises what Client.call raises on either side.
 
-    stop_early: end once the claim is rejected. told: called after each request.
+    stop_early: end once the claim is rejected. progress: called after each request.
     """
     started = datetime.now(UTC)
     session, done = AuditSession(level=policy.level), list[JudgedArtifact]()
@@ -49,7 +100,7 @@ async def audit(
         done.append(JudgedArtifact(one.prompt.id, one.artifact, answer, verdict))
         key = evidence_key(one.artifact)
         session = add(session, one.prompt.id, key, verdict, exact=policy.exact is not None)
-        told(done[-1], session)
+        progress(done[-1], session)
         if stop_early and session.settled:
             break
     return _audit(sides, claim, policy, session, done, started), done

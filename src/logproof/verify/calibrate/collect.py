@@ -19,9 +19,10 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.calibrate.fit import HonestPair
-from logproof.verify.checks import recorded as offline
+from logproof.verify.checks.recorded import check
 from logproof.verify.policy import NoiseFloor
-from logproof.verify.record.capture import CapturedPrompt, Pins, Prompt, capture
+from logproof.verify.record.capture import CapturedPrompt, Pins, capture
+from logproof.verify.record.prompts import Prompt
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.distance import max_abs, pair
@@ -56,9 +57,9 @@ async def collect(
     *,
     method: MethodChoice = "auto",
     concurrencies: Sequence[int] = (1, 4),
-    told: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> HonestPairs:
-    """Capture each prompt once for each pins and concurrency, and replay it. told: called with (done, total).
+    """Capture each prompt once for each pins and concurrency, and replay it. progress: called with (done, total).
 
     Raises UsageError for no work, EngineError where more than MOST_FAILED of the calls fail, and what Client.call
     raises.
@@ -75,7 +76,7 @@ async def collect(
             failures += [f"{c.prompt.id}: {c.error}" for c in made if c.artifact is None]
             for one in await _replayed(sides.verifier, made, method, limit):
                 found.append(one) if isinstance(one, HonestPair) else failures.append(one)
-            told(len(found) + len(failures), total)
+            progress(len(found) + len(failures), total)
     _refuse_many(failures, total)
     return HonestPairs(tuple(found), tuple(failures))
 
@@ -85,7 +86,7 @@ def distinct(artifacts: Sequence[Artifact]) -> list[Artifact]:
     return list({art.digest(a): a for a in reversed(artifacts)}.values())[::-1]
 
 
-async def recorded(
+async def replay_recorded(
     verifier: Connection, artifacts: Sequence[Artifact], *, method: MethodChoice = "auto", concurrency: int = 1
 ) -> HonestPairs:
     """Replay honest artifacts that were recorded elsewhere, as on other hardware. Raises as `collect`."""
@@ -131,7 +132,7 @@ async def _replayed(
 async def _answer(
     verifier: Connection, artifact: Artifact, method: MethodChoice, repeats: int = 1
 ) -> ReplayResult | ReplayFailure:
-    checked = offline.check(artifact)
+    checked = check(artifact)
     bad = next((f for f in checked.findings if f.outcome == "fail"), None)
     if bad is not None:
         return ReplayFailure("engine_error", f"the record fails its own test {bad.test}: {bad.detail}")

@@ -7,7 +7,8 @@ a nonce and the prompt's id, so that neither side chose them alone. Nothing type
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -20,94 +21,21 @@ from logproof.errors import (
     BadReply,
     ContentFiltered,
     ContextOverflow,
-    DatasetError,
     EndpointError,
     ServerFault,
     UsageError,
 )
-from logproof.ir.message import Role, text_message
-from logproof.ir.request import STRUCTURED, Input, Output, Request, Sampling, Scoring
+from logproof.ir.request import Request, Sampling, Scoring
 from logproof.parallel import each_in_order
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
 from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling
 from logproof.verify.artifact.seeds import derive_seed
 from logproof.verify.record.build import Observation, Setting, artifacts_from
+from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.defaults import Defaults, resolve
+from logproof.verify.record.prompts import Prompt
 from logproof.verify.stats.support import Sampler
-
-MAX_PROMPTS_BYTES = 64 << 20
-
-
-class Prompt(msgspec.Struct, frozen=True):
-    """One prompt. id: unique in its file; seeds and pairing follow it. Exactly one input form is set.
-
-    output: what constrains its completion, if anything; the logprobs are then those under that grammar.
-    where: file and line that it was read from, for messages.
-    """
-
-    id: str
-    input: Input
-    output: Output = Output()
-    where: str | None = None
-
-
-class _PromptTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    role: Role
-    content: str
-
-
-class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    id: str | None = None
-    text: str | None = None
-    token_ids: tuple[int, ...] | None = None
-    messages: tuple[_PromptTurn, ...] | None = None
-    output: dict[str, object] | None = None
-
-
-def prompts(data: bytes, name: str = "prompts") -> list[Prompt]:
-    """Prompts of a JSON-lines file: {"text"}, {"token_ids"} or {"messages"} a line, with an optional "id".
-
-    An optional "output" constrains the completion: one of json_schema, json_object, regex, choice, grammar.
-    Raises DatasetError naming the line: malformed, several or no inputs or constraints, an id twice; UsageError for an
-    empty or huge file.
-    """
-    if len(data) > MAX_PROMPTS_BYTES:
-        raise UsageError(f"{name} has {len(data)} bytes; the limit is {MAX_PROMPTS_BYTES}")
-    found: dict[str, Prompt] = {}
-    for number, line in enumerate(data.splitlines(), start=1):
-        if line.strip():
-            prompt = _prompt(line, f"{name}:{number}", number)
-            if prompt.id in found:
-                raise DatasetError(f"{name}:{number}: the id {prompt.id!r} occurs twice")
-            found[prompt.id] = prompt
-    if not found:
-        raise UsageError(f"{name} holds no prompt", hint='one JSON object a line, such as {"text": "Once upon a time"}')
-    return list(found.values())
-
-
-def _prompt(line: bytes, where: str, number: int) -> Prompt:
-    try:
-        row = msgspec.json.decode(line, type=_Row)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"{where}: {error}") from None
-    given = [v for v in (row.text, row.token_ids, row.messages) if v]
-    if len(given) != 1:
-        raise DatasetError(f"{where}: exactly one of text, token_ids, messages, not empty, is needed")
-    turns = tuple(text_message(t.role, t.content) for t in row.messages or ()) or None
-    asked = Input(text=row.text or None, token_ids=row.token_ids or None, messages=turns)
-    return Prompt(row.id or str(number), asked, _output(row.output, where), where)
-
-
-def _output(told: dict[str, object] | None, where: str) -> Output:
-    if told is None:
-        return Output()
-    if len(told) != 1 or not told.keys() <= set(STRUCTURED):
-        raise DatasetError(f"{where}: output takes exactly one of {', '.join(STRUCTURED)}")
-    try:
-        return msgspec.convert(told, Output)
-    except msgspec.ValidationError as error:
-        raise DatasetError(f"{where}: output: {error}") from None
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +52,11 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     denominator: int | None = None
     defaults: Defaults = Defaults()
+
+
+def fresh_nonce() -> str:
+    """A random nonce, as hex digits."""
+    return secrets.token_hex(8)
 
 
 BATCH = 64
@@ -213,6 +146,24 @@ class CapturedPrompt(msgspec.Struct, frozen=True, eq=False):
     prompt: Prompt
     artifact: Artifact | None
     error: EndpointError | None = None
+
+
+async def capture_all(
+    connection: Connection,
+    prompts: Sequence[Prompt],
+    pins: Pins,
+    stated: StatedClaim,
+    keep: Callable[[CapturedPrompt], None],
+    *,
+    concurrency: int = 4,
+) -> None:
+    """Capture all prompts under what the operator states, and hand each to `keep` as it comes. Raises as `capture`.
+
+    Whatever ends it, what was handed over before is the caller's.
+    """
+    claim = claim_of(connection.facts, connection.model, stated)
+    async for one in capture(connection, prompts, pins, claim, concurrency=concurrency):
+        keep(one)
 
 
 async def capture(
