@@ -14,8 +14,8 @@ from typer.exceptions import TyperException
 
 from logproof.cli.access import dialects, score
 from logproof.cli.engines import demo, engine
-from logproof.cli.evaluate import eval as evaluation
-from logproof.cli.evaluate import parity, runs
+from logproof.cli.evaluate import export, parity, report, rescore, runs, show
+from logproof.cli.evaluate.eval import evaluate
 from logproof.cli.printing import fail
 from logproof.cli.verify import audit, audits, calibrate, capture, proxy, replay, verify
 from logproof.errors import LogproofError
@@ -32,13 +32,13 @@ app.command()(score.score)
 app.command()(score.generate)
 app.command()(score.probe)
 app.command("dialects")(dialects.dialects)
-app.command("eval")(evaluation.evaluate)
+app.command("eval")(evaluate)
 app.command("parity")(parity.parity)
-app.command("rescore")(evaluation.rescore)
-app.command("report")(evaluation.report_command)
+app.command("rescore")(rescore.rescore)
+app.command("report")(report.report)
 app.command("runs")(runs.runs)
-app.command("show")(runs.show)
-app.command("export")(runs.export)
+app.command("show")(show.show)
+app.command("export")(export.export)
 app.command("capture")(capture.capture)
 app.command("proxy")(proxy.proxy)
 app.command("replay")(replay.replay)

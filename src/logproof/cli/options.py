@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ import typer
 from logproof.client.connect import Options
 from logproof.client.pool import MAX_CONCURRENCY
 from logproof.errors import UsageError, clip
-from logproof.http.endpoint import Timeouts
+from logproof.http.endpoint import timeouts_within
 
 ModelURL = Annotated[str, typer.Option("--model", "-m", metavar="URL", help="Base URL of the endpoint.")]
 DialectName = Annotated[str, typer.Option("--dialect", "-d", help="Wire to speak, or auto: the probe picks one.")]
@@ -46,21 +45,12 @@ def connection(
         model=model,
         key_env=key_env,
         headers=dict(pair("--header", text) for text in header or []),
-        timeouts=limits(timeout),
+        timeouts=timeouts_within(timeout),
         drop=tuple(drop or ()),
         tokenizer=tokenizer,
         concurrency=concurrency,
         texts=texts,
     )
-
-
-def limits(timeout: float | None) -> Timeouts:
-    """Time limits of one attempt that may take so many seconds in all. Raises UsageError."""
-    if timeout is None:
-        return Timeouts()
-    if not 0 < timeout < math.inf:
-        raise UsageError("a timeout is seconds above 0")
-    return Timeouts(first_byte=timeout, idle=timeout, total=timeout)
 
 
 def wire_options(pairs: list[str] | None, option: str = "--option") -> dict[str, object]:

@@ -6,6 +6,7 @@ import io
 import math
 import os
 import sys
+import time
 
 import msgspec
 import numpy as np
@@ -43,6 +44,11 @@ def visible(text: str) -> str:
 def remark(message: str) -> None:
     """Print a line that is no result."""
     err.print(message, style="dim", markup=False)
+
+
+def local_time(seconds: float) -> str:
+    """Seconds since the epoch as date and time of this machine."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def print_json(value: object) -> None:

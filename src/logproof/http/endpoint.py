@@ -7,6 +7,7 @@ a user may give the base with or without `/v1` and a trailing slash. Keys and he
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -74,6 +75,15 @@ class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_byte: float | None = 600.0
     idle: float | None = 300.0
     total: float | None = 1800.0
+
+
+def timeouts_within(total: float | None) -> Timeouts:
+    """Limits of one attempt that may take so many seconds in all; None leaves the defaults. Raises UsageError."""
+    if total is None:
+        return Timeouts()
+    if not 0 < total < math.inf:
+        raise UsageError("a timeout is seconds above 0")
+    return Timeouts(first_byte=total, idle=total, total=total)
 
 
 class Endpoint(msgspec.Struct, frozen=True):

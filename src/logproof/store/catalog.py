@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -49,6 +50,11 @@ def describe(path: Path) -> RunInfo:
     except StoreError as error:
         return RunInfo(path=str(path), state="unreadable", error=error.message)
     return RunInfo(path=str(path), state="running" if running else _state(summary), summary=summary)
+
+
+def new_run_directory(kind: str) -> Path:
+    """A directory that no earlier run has: runs/KIND- and the time."""
+    return Path("runs") / f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _state(summary: RunSummary) -> State:

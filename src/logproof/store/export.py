@@ -37,6 +37,35 @@ _TYPES = {"index": "int64", "repeat": "int64", "attempts": "int64", "seconds": "
 _INFINITIES = {float("inf"): "inf", float("-inf"): "-inf"}
 
 
+def format_of(path: Path) -> Format:
+    """The format that a file's name asks for."""
+    return "parquet" if path.suffix == ".parquet" else "jsonl"
+
+
+def export_run(
+    run: Path,
+    to: Path | BinaryIO,
+    table: Table,
+    form: Format,
+    *,
+    task: str | None = None,
+    scorer: str | None = None,
+    columns: bool = False,
+    replace: bool = False,
+) -> int:
+    """Write the records of a stored run to a file, or as JSONL to a stream, and return their number.
+
+    task, scorer, columns: see `records`. replace: a file that is there. Raises StoreError, UsageError.
+    """
+    if not isinstance(to, Path) and form != "jsonl":
+        raise UsageError("Parquet does not go to standard output", hint="name a file")
+    with StoreReader(run) as reader:
+        rows = records(reader, table, task=task, scorer=scorer, columns=columns)
+        if isinstance(to, Path):
+            return export(rows, table, to, form, replace=replace)
+        return write_jsonl(rows, to, table)
+
+
 def records(
     reader: StoreReader, table: Table, *, task: str | None = None, scorer: str | None = None, columns: bool = False
 ) -> Iterator[ExportRecord]:

@@ -10,7 +10,7 @@ from typing import Self, cast
 
 import msgspec
 
-from logproof.errors import StoreError
+from logproof.errors import StoreError, UsageError
 from logproof.store.database import FILE, connect_reader, database_error
 from logproof.store.records import CallRecord, RunProvenance, RunSummary, SampleRecord, Scorer, TaskCount, WriteSession
 from logproof.store.schema import Cell, R, decode, names, parse
@@ -90,6 +90,15 @@ class StoreReader:
     def scorers(self) -> list[Scorer]:
         """Later scorers, oldest first."""
         return list(self._records(Scorer, _select(names(Scorer), "scorers", "ORDER BY rowid")))
+
+    def scorer_digest(self, wanted: str) -> str:
+        """The digest of a later scorer, given by digest or by name (the latest of that name). Raises UsageError."""
+        scorers = self.scorers()
+        digests = [s.digest for s in scorers if wanted in (s.name, s.digest)]
+        if not digests:
+            names = ", ".join(s.name for s in scorers) or "none"
+            raise UsageError(f"no scores named {wanted!r} in {self.path}", hint=f"there are: {names}")
+        return digests[-1]
 
     def summary(self) -> RunSummary:
         """The store in numbers."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from cli.calling import KEY
 from eval.toy import ToyEngine, serving
-from logproof.cli import progress
 from logproof.cli.main import run
-from logproof.errors import ServerFault
 from logproof.eval.run.runner import Runner
 from logproof.store.run_store import RunStore
 
@@ -91,7 +87,7 @@ def test_a_run_that_is_cut_short_is_no_traceback(
     async def cancelled(*args: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("logproof.cli.evaluate.eval.execute", cancelled)
+    monkeypatch.setattr("logproof.eval.run.run.execute", cancelled)
     assert run(["eval", "gsm8k_gen", "-m", url, "--out", "run"]) == 130
     told = capsys.readouterr().err
     assert "interrupted; what was stored is kept" in told
@@ -230,48 +226,8 @@ def test_a_run_file_ends_at_an_interrupt_and_keeps_the_worst_code(
     (tmp_path / "run.yaml").write_text(text)
     engine.behave = lambda body: {"choices": []} if len(engine.seen) == 1 else None
     assert run(["eval", "--config", "run.yaml"]) == 1
-    monkeypatch.setattr("logproof.cli.evaluate.eval.conclude", lambda finished, as_json: 130)
+    monkeypatch.setattr("logproof.cli.evaluate.eval.print_result", lambda result, as_json: 130)
     assert run(["eval", "--config", "run.yaml", "--resume"]) == 130
-
-
-def test_report_and_rescore_need_no_engine(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["eval", "gsm8k_gen", "arc_easy_ppl", "-m", url, "--limit", "2", "--shots", "0", "--out", "run"]) == 0
-    assert run(["rescore", "run", "--name", "digits", "--extract", r"\d+"]) == 0
-    assert "exact_custom" in capsys.readouterr().out
-    assert run(["rescore", "run", "--name", "digits", "--extract", r"\d+"]) == 0
-    assert run(["rescore", "run", "--extract", "("]) == 3
-    capsys.readouterr()
-    assert run(["report", "run", "--html", "page.html"]) == 0
-    assert "exact_custom" not in capsys.readouterr().out
-    assert "<!doctype html>" in (tmp_path / "page.html").read_text()
-    assert run(["report", "run", "--scorer", "digits", "--json"]) == 0
-    assert "exact_custom" in capsys.readouterr().out
-    assert run(["report", "run", "--scorer", "nope"]) == 3
-    assert "there are: digits" in capsys.readouterr().err
-    assert run(["report", "nowhere"]) == 3
-
-
-def test_rescore_says_what_it_scored_and_where_there_is_nothing_to_rescore(
-    url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("logproof.http.retry.backoff", lambda attempt, policy, roll: 0.0)
-    assert run(["eval", "arc_easy_ppl", "--limit", "2", "-m", url, "--out", "run"]) == 0
-    assert run(["rescore", "run", "--extract", r"\d+"]) == 0
-    told = capsys.readouterr().err
-    assert "2 samples scored again as rescored" in told
-    assert "nothing to rescore with --extract: no task of run generates text" in told
-    assert run(["rescore", "run"]) == 0
-    assert "nothing to rescore" not in capsys.readouterr().err
-    engine.behave = lambda body: ServerFault(500, "fell over")
-    assert run(["eval", "arc_easy_ppl", "--limit", "1", "-m", url, "--out", "failed"]) == 1
-    run(["rescore", "failed"])
-    assert "nothing to rescore: no sample of failed is answered" in capsys.readouterr().err
-
-
-def test_suspect_runs_say_so(url: str, engine: ToyEngine, capsys: pytest.CaptureFixture[str]) -> None:
-    engine.generate = lambda prompt: " "
-    assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "4", "--shots", "0", "--out", "run"]) == 2
-    assert "suspect: gsm8k_gen: the text is empty in 4 of 4" in capsys.readouterr().out
 
 
 def test_the_store_of_a_failed_server_still_reports(
@@ -281,13 +237,3 @@ def test_the_store_of_a_failed_server_still_reports(
     assert run(["eval", "gsm8k_gen", "-m", url, "--limit", "2", "--shots", "0", "--out", "run"]) == 1
     with RunStore.read(Path("run")) as store:
         assert len(store.failed()) == 2
-
-
-def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
-    monkeypatch.setattr(progress, "err", screen)
-    with progress.Bars("a") as bars:
-        bars.begin("task", 5, 1)
-        bars.advance("task", True, 3)
-        bars.advance("task", False)
-    assert "a task (1 failed)" in screen.export_text()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from eval.toy import ToyEngine, serving
-from logproof.cli.evaluate import parity as parity_command
+from logproof.cli.evaluate.parity import print_parity
 from logproof.cli.main import run
 from logproof.eval.report.compare import Channel, Comparison
 from logproof.eval.report.parity import RunScores, judge
@@ -94,7 +94,7 @@ def test_no_maximum_is_shown_where_nothing_was_compared(capsys: pytest.CaptureFi
         Channel(225, unknown_meaning=225),
         samples=1,
     )
-    parity_command.show(judge(a, a, pair, 0.0), False)
+    print_parity(judge(a, a, pair, 0.0), False)
     rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
     most = {row[1]: row[5] for row in rows if row[0] == "A, B"}
     assert most == {"input": "0", "labels": "", "sampled": ""}
@@ -105,9 +105,9 @@ def test_noise_and_absent_scores_are_shown(capsys: pytest.CaptureFixture[str]) -
     b = RunScores("b", {}, {})
     seen = Comparison(Channel(9, 0.01, unknown_ids=3, unknown_texts=2), Channel(), Channel(), samples=1)
     noise = msgspec.structs.replace(seen, input=Channel(9, 0.02))
-    parity_command.show(judge(a, a, seen, 0.0, a, noise), False)
+    print_parity(judge(a, a, seen, 0.0, a, noise), False)
     assert "no more than the engine differs from itself" in capsys.readouterr().out
-    parity_command.show(judge(a, b, seen, 0.0), False)
+    print_parity(judge(a, b, seen, 0.0), False)
     shown = capsys.readouterr().out
     assert "none" in shown
     assert "0 (3 without)" in shown
@@ -117,7 +117,7 @@ def test_noise_and_absent_scores_are_shown(capsys: pytest.CaptureFixture[str]) -
 
 def test_replies_of_text_alone_are_named_as_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
     a = RunScores("a", {}, {})
-    parity_command.show(
+    print_parity(
         judge(a, a, Comparison(Channel(), Channel(), Channel(texts_alone=4), samples=4), 0.0),
         False,
     )

@@ -12,25 +12,24 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from logproof.cli.engines.engine import start_with_progress
-from logproof.cli.evaluate import eval as evaluation
-from logproof.cli.evaluate import parity
+from logproof.cli.evaluate.parity import print_parity
+from logproof.cli.evaluate.run_with_progress import print_result, run_with_progress
 from logproof.cli.options import connection
 from logproof.cli.printing import out, remark
 from logproof.errors import StoreError
-from logproof.eval.report import report, run_page
+from logproof.eval.report.parity import CONTROL, FILE, RUN_A, RUN_B, parity_of, write_parity
+from logproof.eval.report.run_report import report_run
 from logproof.eval.run.run import Order
 from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
-from logproof.files import write_atomic
 from logproof.launch import EngineSpec, stop_engine
-from logproof.store.run_store import RunStore
 
 TASKS = ("arc_easy_ppl", "hellaswag_ppl", "mmlu_clp", "gsm8k_gen")
 NATIVE, CLASSIC = "vllm_native", "openai_completions"
+PAGE = "tokens.html"
 GENERATION_ROWS = "8"
 """Rows of the generation task: it alone would take most of the time."""
 
@@ -62,23 +61,22 @@ def _run(url: str, directory: Path, limit: str | None) -> int:
     """The three runs and what they show. The exit code of the first of them that is not 0."""
     entries = [(task, Settings(limit=limit or (GENERATION_ROWS if task == "gsm8k_gen" else None))) for task in TASKS]
     code = 0
-    for name, dialect in (("a", NATIVE), ("b", CLASSIC), ("control", NATIVE)):
+    for name, dialect in ((RUN_A, NATIVE), (RUN_B, CLASSIC), (CONTROL, NATIVE)):
         _say(f"run {name}", f"{', '.join(TASKS)} over {dialect}")
         order = Order(entries=entries, out=directory / name, policy=RunPolicy(concurrency=2))
         options = connection(dialect, concurrency=8)
-        finished = asyncio.run(evaluation.run_order(order, [url], options, name))
-        code = code or (evaluation.conclude(finished, False) if name == "a" else finished.report.exit_code)
-        if finished.ended.interrupted:
+        result = asyncio.run(run_with_progress(order, [url], options, name))
+        code = code or (print_result(result, False) if name == RUN_A else result.report.exit_code)
+        if result.ended.interrupted:
             return 130
     _say("parity", f"{NATIVE} against {CLASSIC}, every input token")
-    found = parity.compare_runs(directory, tolerance=0.0)
-    write_atomic(directory / parity.FILE, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    parity.show(found, False)
-    page = directory / "tokens.html"
-    with RunStore.read(directory / "a") as store:
-        run_page.write(report.build(store), store, page, 2)
+    parity = parity_of(directory, tolerance=0.0)
+    write_parity(parity, directory)
+    print_parity(parity, False)
+    page = directory / PAGE
+    report_run(directory / RUN_A, page=page)
     _say("page", f"token logprobs of some prompts: {page}")
-    return code or found.exit_code
+    return code or parity.exit_code
 
 
 def _say(phase: str, text: str) -> None:
@@ -92,9 +90,9 @@ def _since(began: float) -> str:
 
 def _clear(directory: Path) -> None:
     """Make room for a demo: only what an earlier demo wrote is taken away. Raises StoreError for anything else."""
-    known = {"a", "b", "control", "tokens.html", parity.FILE}
-    found = {p.name for p in directory.iterdir()} if directory.is_dir() else set()
-    if found - known:
-        raise StoreError(f"{directory} holds other files ({min(found - known)})", hint="name another place with --out")
-    if found:
+    known = {RUN_A, RUN_B, CONTROL, PAGE, FILE}
+    names = {p.name for p in directory.iterdir()} if directory.is_dir() else set()
+    if names - known:
+        raise StoreError(f"{directory} holds other files ({min(names - known)})", hint="name another place with --out")
+    if names:
         shutil.rmtree(directory)

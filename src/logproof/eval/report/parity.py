@@ -13,14 +13,22 @@ the engine disagrees with itself as much.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from logproof.eval.report.compare import Channel, Comparison
-from logproof.eval.report.report import Report
+from logproof.eval.report.compare import Channel, Comparison, compare
+from logproof.eval.report.report import Report, build
+from logproof.files import write_atomic
+from logproof.store.reader import StoreReader
+from logproof.store.run_store import RunStore
 
 Verdict = Literal["agree", "noise", "differ"]
+
+FILE = "parity.json"
+RUN_A, RUN_B, CONTROL, CONTROL_B = "a", "b", "control", "control-b"
+"""Directories of the runs below that of a parity check."""
 
 DECODE_TOLERANCE = 1e-4
 """Limit in nat for decoded logprobs: float32 decoding was measured to vary by up to 2e-5."""
@@ -63,6 +71,28 @@ def run_scores(report: Report) -> RunScores:
         {t.task: {name: rate.value for name, rate in t.metrics.items()} for t in report.tasks},
         {t.task: t.failed for t in report.tasks},
     )
+
+
+def parity_of(root: Path, tolerance: float) -> Parity:
+    """Compare the runs A, B and, where they are, their controls below a directory. Raises StoreError."""
+    with RunStore.read(root / RUN_A) as one, RunStore.read(root / RUN_B) as two:
+        a, b = run_scores(build(one)), run_scores(build(two))
+        control, noise = _second_run(root / CONTROL, one)
+        _, noise_b = _second_run(root / CONTROL_B, two)
+        return msgspec.structs.replace(judge(a, b, compare(one, two), tolerance, control, noise), noise_b=noise_b)
+
+
+def _second_run(path: Path, first: StoreReader) -> tuple[RunScores | None, Comparison | None]:
+    """Scores of a second run, and how far it is from the first."""
+    if not path.is_dir():
+        return None, None
+    with RunStore.read(path) as second:
+        return run_scores(build(second)), compare(first, second)
+
+
+def write_parity(parity: Parity, root: Path) -> None:
+    """Write parity.json into the directory of a parity check. Raises StoreError."""
+    write_atomic(root / FILE, msgspec.json.format(msgspec.json.encode(parity), indent=2) + b"\n")
 
 
 def judge(
@@ -136,3 +166,17 @@ def _covers(seen: Channel, own: Channel) -> bool:
         return False
     other_tokens = bool(seen.differing_ids or seen.differing_texts)
     return (seen.max_difference or 0.0) <= (own.max_difference or 0.0) and (not other_tokens or bool(own.differing_ids))
+
+
+def not_compared(pair: Comparison) -> list[str]:
+    """What both runs hold and nobody could compare, in words."""
+    parts = []
+    for name, channel in (("input", pair.input), ("label", pair.labels), ("sampled", pair.sampled)):
+        for count, what in (
+            (channel.unknown_meaning, "logprobs, whose meaning a wire does not say"),
+            (channel.unknown_ids, "ids, which a wire does not give"),
+            (channel.unknown_texts, "texts, which a wire does not give"),
+            (channel.texts_alone, "replies beyond their text: a wire gives no tokens"),
+        ):
+            parts += [f"{count} {name} {what}"] if count else []
+    return parts

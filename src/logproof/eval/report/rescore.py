@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from logproof.errors import LogproofError, StoreError, UsageError, clip
 from logproof.eval.plan.method import TaskMethod, TaskPlan
+from logproof.eval.report.report import Report, build
 from logproof.eval.score import answers
 from logproof.eval.score.option_span import Span
 from logproof.eval.score.outcome import Contexts, Outcome, score
@@ -25,6 +27,7 @@ from logproof.ir.response import Response
 from logproof.store.digest import digest
 from logproof.store.reader import StoreReader
 from logproof.store.records import CallRecord, SampleRecord, Scorer, ScoreRecord
+from logproof.store.run_store import RunStore
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -47,6 +50,28 @@ class Rescoring(msgspec.Struct, frozen=True):
             _compiled(self.extract)
         config = {"scoring_version": SCORING_VERSION, "extract": self.extract}
         return Scorer(digest=digest({"name": name, **config}), name=name, config=config)
+
+
+class RescoreResult(msgspec.Struct, frozen=True):
+    """What a rescoring did. report: over the new scores. samples: scored again; extracted: of them, with EXTRACTED."""
+
+    report: Report
+    samples: int
+    extracted: int
+
+
+def rescore_run(run: Path, rescoring: Rescoring, name: str) -> RescoreResult:
+    """Score a run's stored replies again, into its store under a name. Raises UsageError, StoreError, StoreLocked."""
+    scorer = rescoring.scorer(name)
+    with RunStore.amend(run) as store:
+        store.put_scorer(scorer)
+        samples = extracted = 0
+        for record in rescored(store, rescoring, scorer):
+            store.put_score(record)
+            samples += 1
+            extracted += EXTRACTED in record.scores
+        store.flush()
+        return RescoreResult(build(store, scorer.digest), samples, extracted)
 
 
 def rescored(reader: StoreReader, rescoring: Rescoring, scorer: Scorer) -> Iterator[ScoreRecord]:

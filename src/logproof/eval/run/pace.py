@@ -25,7 +25,15 @@ HOLD = 8
 WINDOW = 16
 """Fewest replies of a window; it has at least two for each sample at a time."""
 
+Width = int | Literal["auto"]
+"""Samples at a time, or auto: found by what the endpoint bears."""
+
 OnChange = Callable[[int, int, str], None]
+
+
+def most_at_a_time(width: Width) -> int:
+    """The most samples that ever run at a time."""
+    return MOST if width == "auto" else width
 
 
 class Pace:
@@ -33,14 +41,14 @@ class Pace:
 
     def __init__(
         self,
-        width: int | Literal["auto"],
+        width: Width,
         *,
         on_change: OnChange = lambda before, after, why: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.adaptive = width == "auto"
         self.limit = START if width == "auto" else width
-        self.most = MOST if width == "auto" else width
+        self.most = most_at_a_time(width)
         self._on_change = on_change
         self._clock = clock
         self._opened = asyncio.Event()

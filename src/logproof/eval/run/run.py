@@ -1,4 +1,4 @@
-"""One run into one store: prepare, open the store, run what is not done, report.
+"""One run into one store: connect, prepare, open the store, run what is not done, report.
 
 The store's directory holds the run. `report.json` beside it is written at the end, also
 of a run that one signal stopped. After a fatal error or a second signal what was stored is kept, without it.
@@ -7,12 +7,14 @@ of a run that one signal stopped. After a fatal error or a second signal what wa
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
 
-from logproof.client.pool import Pool
+from logproof.client.connect import Announce, Connection, Options
+from logproof.client.pool import Pool, check_urls, open_pool
+from logproof.errors import clip
 from logproof.eval.plan.prepare import Entry, LoadedTask, load, prepare
 from logproof.eval.plan.run_identity import provenance
 from logproof.eval.report import report
@@ -52,12 +54,58 @@ class RunResult(msgspec.Struct, frozen=True):
     report: Report
     path: Path
 
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted, 1 ended early, else the report's."""
+        if self.ended.interrupted:
+            return 130
+        return 1 if self.ended.reason is not None else self.report.exit_code
+
 
 def check(order: Order) -> list[LoadedTask]:
     """All that shows before anything is sent: the tasks with their rows. Raises UsageError kinds, StoreError."""
     if not order.resume:
         refuse_stored(order.out)
     return load(order.entries, order.source)
+
+
+async def plan_order(order: Order, urls: Sequence[str], options: Options, announce: Announce) -> None:
+    """Connect and plan an order without running it. Raises what would stop it before its first request."""
+    check_urls(urls, options)
+    loaded = check(order)
+    async with open_pool(urls, options, announce) as pool:
+        await prepare(loaded, pool.first)
+
+
+async def run_order(
+    order: Order,
+    urls: Sequence[str],
+    options: Options,
+    *,
+    announce: Announce = lambda line: None,
+    progress: AbstractContextManager[Progress] | None = None,
+) -> RunResult:
+    """Connect to the endpoints of one model and run an order there.
+
+    announce: takes lines for the user: what was found, outages. progress: entered once the run begins. Raises what
+    `open_pool` and `execute` raise.
+    """
+    check_urls(urls, options)
+    loaded = check(order)
+    async with open_pool(urls, options, announce) as pool:
+        places = ", ".join(c.endpoint.display for c in pool.connections)
+        announce(f"{pool.first.model} at {places} over {pool.first.client.dialect.id} -> {order.out}")
+        await _announce_beginning(pool.first, announce)
+        with progress or nullcontext() as bars:
+            return await execute(order, pool, bars, loaded)
+
+
+async def _announce_beginning(connection: Connection, announce: Announce) -> None:
+    """Whether the tokenizer puts a token before a prompt decides perplexities; so it is shown."""
+    if connection.tokenizer is not None:
+        first = (await connection.tokenizer.encode("Question:"))[0]
+        text = await connection.tokenizer.text(first)
+        announce(f"a prompt 'Question:' begins with token {first} {clip(repr(text), 40)}")
 
 
 async def execute(
