@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.check_table import SEED
 from logproof.verify.checks import recorded, sampling
 from logproof.verify.checks import replayed as online
 from logproof.verify.checks.seed import seed_finding
@@ -160,7 +161,7 @@ def test_the_seed_test_keeps_its_level_where_texts_differ() -> None:
     bets_alone, both = margins_policy(rng, 0), margins_policy(rng, 299)
     for used in (bets_alone, both):
         alarms = sum(seed_finding(drawn(rng), used).outcome == "fail" for _ in range(400))
-        assert conformal.clopper_pearson(alarms, 400)[0] <= used.level_of("S2")
+        assert conformal.clopper_pearson(alarms, 400)[0] <= used.level_of(SEED)
 
 
 def test_few_foreign_tokens_are_found_among_honest_margins() -> None:
@@ -168,7 +169,7 @@ def test_few_foreign_tokens_are_found_among_honest_margins() -> None:
     used = margins_policy(rng, 299)
     found = [seed_finding(drawn(rng, 0.08), used) for _ in range(100)]
     assert sum(f.outcome == "fail" for f in found) > 85
-    assert all((f.p is not None and f.p <= used.level_of("S2")) == (f.outcome == "fail") for f in found)
+    assert all((f.p is not None and f.p <= used.level_of(SEED)) == (f.outcome == "fail") for f in found)
 
 
 def test_a_third_of_the_level_is_not_lost_where_there_is_no_seed(calibrated: Policy) -> None:

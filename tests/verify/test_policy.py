@@ -7,6 +7,7 @@ import pytest
 
 from logproof.errors import UsageError
 from logproof.verify import policy as pol
+from logproof.verify.check_table import DISTRIBUTION, SAMPLING, SEED
 from logproof.verify.stats import conformal
 from logproof.verify.stats.distance import Sigma
 from verify.builders import policy
@@ -21,7 +22,7 @@ def test_round_trip_and_digest() -> None:
     assert p.calibration("tz", 5) == ()
     assert p.calibration("kl", 20) == ()
     assert p.calibration("tz", 3) == ()
-    assert [p.level_of(t) for t in ("S1", "S2", "S3")] == pytest.approx([0.01 / 3, 0.01 / 2, 0.01 / 6])
+    assert [p.level_of(t) for t in (DISTRIBUTION, SEED, SAMPLING)] == pytest.approx([0.01 / 3, 0.01 / 2, 0.01 / 6])
     assert sum(pol.SHARES.values()) == pytest.approx(1.0)
 
 
@@ -29,8 +30,8 @@ def test_round_trip_and_digest() -> None:
 def test_the_smallest_p_value_of_needed_scores_counts(level: float) -> None:
     p = policy(level=level)
     least = conformal.least_p(conformal.needed(level / 3))
-    assert least <= p.level_of("S1")
-    assert 1.5 * least <= p.level_of("S2")
+    assert least <= p.level_of(DISTRIBUTION)
+    assert 1.5 * least <= p.level_of(SEED)
 
 
 def test_longer_texts_without_scores_are_held_to_those_of_shorter_ones() -> None:

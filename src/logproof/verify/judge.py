@@ -10,6 +10,7 @@ from typing import Literal
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact, Mode
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
+from logproof.verify.check_table import DISTRIBUTION, POLICY
 from logproof.verify.checks import recorded, replayed
 from logproof.verify.checks.case import Offline
 from logproof.verify.policy import Policy
@@ -38,12 +39,16 @@ def _replayed(
     now: datetime,
 ) -> list[Finding]:
     if replay is None:
-        return [Finding(test="S1", outcome="unknown", reason="not_replayed", detail="only the artifact was looked at")]
+        return [
+            Finding(
+                test=DISTRIBUTION.id, outcome="unknown", reason="not_replayed", detail="only the artifact was looked at"
+            )
+        ]
     if isinstance(replay, ReplayFailure):
-        return [Finding(test="S1", outcome="unknown", reason=replay.reason, detail=replay.detail)]
+        return [Finding(test=DISTRIBUTION.id, outcome="unknown", reason=replay.reason, detail=replay.detail)]
     if policy is None:
         detail = "no policy says how far honest engines differ; run logproof calibrate"
-        return [Finding(test="S1", outcome="unknown", reason="profile_uncalibrated", detail=detail)]
+        return [Finding(test=DISTRIBUTION.id, outcome="unknown", reason="profile_uncalibrated", detail=detail)]
     obstacle = _obstacle(artifact, replay, policy, now)
     if obstacle is not None:
         return [obstacle]
@@ -53,11 +58,11 @@ def _replayed(
 def _obstacle(artifact: Artifact, replay: ReplayResult, policy: Policy, now: datetime) -> Finding | None:
     """Why this policy does not speak about this artifact and replay."""
     if policy.expired(now):
-        return Finding(test="policy", outcome="unknown", reason="stale", detail=f"it expired on {policy.expires_at}")
+        return Finding(test=POLICY.id, outcome="unknown", reason="stale", detail=f"it expired on {policy.expires_at}")
     other = _other_model(artifact, policy)
     if other is not None:
         outcome: Literal["fail", "unknown"] = "fail" if policy.pin_model else "unknown"
-        return Finding(test="policy", outcome=outcome, reason="model_identity", detail=other)
+        return Finding(test=POLICY.id, outcome=outcome, reason="model_identity", detail=other)
     spec = artifact.logprobs
     pairs = (
         ("method", policy.method, replay.method),
@@ -69,7 +74,7 @@ def _obstacle(artifact: Artifact, replay: ReplayResult, policy: Policy, now: dat
         detail = f"the policy was calibrated for {'; '.join(differs)}"
         if spec is not None and spec.mode == "constrained" and policy.mode != "constrained":
             detail += "; calibrate with prompts whose completions a grammar constrains"
-        return Finding(test="policy", outcome="unknown", reason="profile_uncalibrated", detail=detail)
+        return Finding(test=POLICY.id, outcome="unknown", reason="profile_uncalibrated", detail=detail)
     return None
 
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from logproof.errors import UsageError
 from logproof.verify.artifact.artifact import Mode, Record
+from logproof.verify.check_table import DISTRIBUTION, SAMPLING, SEED, Check
 from logproof.verify.stats import conformal
 from logproof.verify.stats.distance import Sigma
 from logproof.verify.stats.support import Sampler
 
 MAX_BYTES = 256 * 1024 * 1024
-Test = Literal["S1", "S2", "S3"]
-SHARES: dict[Test, float] = {"S1": 1 / 3, "S2": 1 / 2, "S3": 1 / 6}
+SHARES: dict[str, float] = {DISTRIBUTION.id: 1 / 3, SEED.id: 1 / 2, SAMPLING.id: 1 / 6}
 """How the level is split among the statistical tests that may reject one artifact: distribution, seed, sampling.
 
 S2 holds two tests: its margins among honest ones have a third of the level, as S1 has, and its bet a sixth, as S3.
@@ -137,9 +137,9 @@ class Policy(Record, frozen=True, kw_only=True):
         plain = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(plain.encode()).hexdigest()
 
-    def level_of(self, test: Test) -> float:
-        """Level of one statistical test. S2g has that of S2."""
-        return self.level * SHARES[test] * (1.0 + 1e-9)  # a p-value of 1/300 must count at a third of 1 %
+    def level_of(self, check: Check) -> float:
+        """Level of one statistical check of SHARES. S2g has that of S2."""
+        return self.level * SHARES[check.id] * (1.0 + 1e-9)  # a p-value of 1/300 must count at a third of 1 %
 
     def cut_slack(self, sampler: Sampler) -> float:
         """By how much a replayed logprob may be off when S2 asks what the cuts leave, nats, at most MOST_SLACK.
@@ -167,7 +167,7 @@ class Policy(Record, frozen=True, kw_only=True):
             return ()
         buckets = range(conformal.bucket(length), -1, -1)
         known = [self.scores.get(str(b), {}).get(statistic, ()) for b in buckets]
-        enough = conformal.needed(self.level_of("S1"))
+        enough = conformal.needed(self.level_of(DISTRIBUTION))
         return next((scores for scores in known if len(scores) >= enough), known[0])
 
 

@@ -18,6 +18,17 @@ from typing import Literal
 import msgspec
 
 from logproof.verify.artifact.artifact import Record
+from logproof.verify.check_table import (
+    CHECKS,
+    DISTRIBUTION,
+    END,
+    GREEDY,
+    SAMPLING,
+    SEED,
+    SEED_ORIGIN,
+    SELF_REPLAY,
+    STRUCTURE,
+)
 
 Status = Literal["valid", "invalid", "inconclusive"]
 Outcome = Literal["pass", "fail", "unknown", "note"]
@@ -95,9 +106,11 @@ NOT_SHOWN = {
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """One test. test: S0a .. S6. reason: set unless it passed. n: positions used. blind: what it cannot see.
+    """What one check found. test: its id in check_table.py. reason: set unless it passed. n: positions used. blind: what
+    it cannot see.
 
     p: p-value. log_e: log e-value. statistic: what was measured, by name, nats unless the name says otherwise.
+    Raises ValueError for a test that is not in the table.
     """
 
     test: str
@@ -109,6 +122,10 @@ class Finding(Record, frozen=True, kw_only=True):
     log_e: float | None = None
     statistic: dict[str, float] = msgspec.field(default_factory=dict)
     blind: str = ""
+
+    def __post_init__(self) -> None:
+        if self.test not in CHECKS:
+            raise ValueError(f"no check is called {self.test!r}")
 
 
 def failed_if(failed: bool, finding: Finding, reason: Reason) -> Finding:
@@ -181,11 +198,11 @@ def _headline(status: Status, level: str, failed: Sequence[Finding]) -> str:
 
 
 GROUPS = (
-    ("distribution", (("S0a",), ("S6",), ("S1",))),
-    ("sampled", (("S3", "S2g"),)),
-    ("replayed", (("S2", "S2g"), ("S4",), ("seed", "S2g"))),
+    ("distribution", ((STRUCTURE,), (END,), (DISTRIBUTION,))),
+    ("sampled", ((SAMPLING, GREEDY),)),
+    ("replayed", ((SEED, GREEDY), (SELF_REPLAY,), (SEED_ORIGIN, GREEDY))),
 )
-"""For each level the tests it adds: of every inner group at least one must have passed."""
+"""For each level the checks it adds: of every inner group at least one must have passed."""
 
 
 def reached(findings: Sequence[Finding]) -> str:
@@ -193,7 +210,7 @@ def reached(findings: Sequence[Finding]) -> str:
     passed = {f.test for f in findings if f.outcome == "pass"}
     level = "none"
     for name, groups in GROUPS:
-        if not all(any(t in passed for t in group) for group in groups):
+        if not all(any(check.id in passed for check in group) for group in groups):
             break
         level = name
     return level

@@ -14,6 +14,7 @@ from logproof.cli.printing import out, remark
 from logproof.cli.verify import verify_options
 from logproof.errors import UsageError
 from logproof.files import write_atomic
+from logproof.verify.check_table import DISTRIBUTION
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.artifact_files import read_all
 from logproof.verify.calibrate.collect import distinct
@@ -118,6 +119,6 @@ def _print_policy(policy: Policy, path: Path) -> None:
             f" (rate {low:.3f} to {high:.3f}, target {policy.level:g})",
             markup=False,
         )
-    needed = conformal.needed(policy.level_of("S1"))
+    needed = conformal.needed(policy.level_of(DISTRIBUTION))
     if policy.exact is None and all(len(t.get("tz", ())) < needed for t in policy.scores.values()):
         remark(f"no length has the {needed} scores that a false-positive rate of {policy.level:g} needs: add prompts")

@@ -15,11 +15,10 @@ import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, Record
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
+from logproof.verify.check_table import CHECKS
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import EXIT_CODES, Finding, Status, Verdict
 
-EXACT_TESTS = ("S0a", "S0c", "S6", "S4")
-"""Tests that an honest record never fails."""
 LEAST_VALID = 0.8
 """Share of requests that must be valid for a session to be."""
 
@@ -107,7 +106,7 @@ def add_failure(session: AuditSession, prompt: str, reason: str) -> AuditSession
 
 
 def _decides(finding: Finding, exact: bool) -> bool:
-    return finding.outcome == "fail" and (exact or finding.test in EXACT_TESTS)
+    return finding.outcome == "fail" and (exact or CHECKS[finding.test].exact)
 
 
 class Audit(Record, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
+from logproof.verify.check_table import DISTRIBUTION, OTHER_PROMPT
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.retokenise import retokenise
 from logproof.verify.stats import distance
@@ -33,7 +34,6 @@ WINDOWS = (0.75, 0.5, 0.25)
 """Shares of the prompt's end that a cut context might have kept."""
 MUCH = 0.5
 """An alternative explains the record if its distance is at most this share of the claimed prompt's."""
-BLIND = "prompts that were not tried; another model fits badly under all"
 
 
 class Alternative(msgspec.Struct, frozen=True):
@@ -128,7 +128,9 @@ def explanation(own: Columns, claimed: Columns, others: Mapping[str, Columns], s
         detail = f"with {best} the distance would be {far[best]:.3f} instead of {base:.3f}"
     else:
         detail = f"none of {len(far)} other prompts fits much better (distance {base:.3f}, best {far[best]:.3f})"
-    return Finding(test="S5", outcome="note", detail=detail, n=len(own), statistic=numbers, blind=BLIND)
+    return Finding(
+        test=OTHER_PROMPT.id, outcome="note", detail=detail, n=len(own), statistic=numbers, blind=OTHER_PROMPT.blind
+    )
 
 
 async def explained(
@@ -138,7 +140,7 @@ async def explained(
 
     One replay an alternative; what the engine or its tokenizer fails on is left out.
     """
-    if not any(f.test == "S1" and f.outcome == "fail" for f in verdict.findings):
+    if not any(f.test == DISTRIBUTION.id and f.outcome == "fail" for f in verdict.findings):
         return verdict
     own, answers = art.columns(artifact), dict[str, Columns]()
     try:

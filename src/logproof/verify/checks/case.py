@@ -7,6 +7,7 @@ import msgspec
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.check_table import STRUCTURE
 from logproof.verify.stats import sampler_profiles
 from logproof.verify.stats.sampler_profiles import Profile
 from logproof.verify.stats.support import Sampler, claimed
@@ -64,4 +65,6 @@ class Offline(msgspec.Struct, frozen=True, eq=False):
     @property
     def replayable(self) -> bool:
         """Whether a replay makes sense: sound, with ids and logprobs."""
-        return self.columns is not None and not any(f.outcome == "fail" and f.test == "S0a" for f in self.findings)
+        return self.columns is not None and not any(
+            f.outcome == "fail" and f.test == STRUCTURE.id for f in self.findings
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.check_table import CLAIM
 from logproof.verify.verdict import Finding
 
 
@@ -13,4 +14,4 @@ def check_claim(artifact: Artifact) -> list[Finding]:
     if not named:
         return []
     told = ", ".join(f"{name} ({sources[name]})" for name in named)
-    return [Finding(test="claim", outcome="note", detail=f"not in the request, but stated: {told}", n=len(named))]
+    return [Finding(test=CLAIM.id, outcome="note", detail=f"not in the request, but stated: {told}", n=len(named))]

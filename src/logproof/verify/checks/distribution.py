@@ -6,11 +6,10 @@ import math
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.check_table import DISTRIBUTION, TOO_GOOD
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, distance, evalue, gonka
 from logproof.verify.verdict import Finding, failed_if
-
-S1_BLIND = "who wrote the text: a foreign text scored by the right model has distance 0"
 
 
 def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tuple[distance.Pairs, dict[str, float]]:
@@ -44,7 +43,7 @@ def check_distribution(artifact: Artifact, own: Columns, verifier: Columns, poli
     exact_share = distance.equal_share(pairs)
     if exact_share > 0.9:
         detail = f"{exact_share:.0%} of the entries are equal to the last bit, more than this pair of engines gives"
-        return [finding, Finding(test="N1", outcome="note", reason="too_good", detail=detail, n=len(own))]
+        return [finding, Finding(test=TOO_GOOD.id, outcome="note", reason="too_good", detail=detail, n=len(own))]
     return [finding]
 
 
@@ -53,35 +52,56 @@ def _exact(pairs: distance.Pairs, scores: dict[str, float], limit: float, n: int
     worst = scores["max_abs"]
     kept = {k: v for k, v in scores.items() if math.isfinite(v)}
     if math.isnan(worst):
-        return Finding(test="S1", outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
+        return Finding(test=DISTRIBUTION.id, outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
     if worst <= limit:
         detail = f"all entries agree within {limit:.1e} nat (largest {worst:.1e})"
-        return Finding(test="S1", outcome="pass", detail=detail, n=n, statistic=kept, blind=S1_BLIND)
+        return Finding(
+            test=DISTRIBUTION.id, outcome="pass", detail=detail, n=n, statistic=kept, blind=DISTRIBUTION.blind
+        )
     where = distance.positions_over(pairs, limit)
     detail = (
         f"{len(where)} of {n} positions differ by more than {limit:.1e} nat, first {where[0]}, by up to {worst:.4f}"
     )
-    return Finding(test="S1", outcome="fail", reason="distribution", detail=detail, n=n, statistic=kept, blind=S1_BLIND)
+    return Finding(
+        test=DISTRIBUTION.id,
+        outcome="fail",
+        reason="distribution",
+        detail=detail,
+        n=n,
+        statistic=kept,
+        blind=DISTRIBUTION.blind,
+    )
 
 
 def _conformal(calibration: tuple[float, ...], scores: dict[str, float], name: str, policy: Policy, n: int) -> Finding:
     """One-sided conformal test of one score at the level of S1."""
     kept = {k: v for k, v in scores.items() if math.isfinite(v)}
     if name not in kept:
-        return Finding(test="S1", outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
+        return Finding(test=DISTRIBUTION.id, outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
     if n < conformal.BUCKETS[0]:
         detail = f"{n} tokens; distances are calibrated from {conformal.BUCKETS[0]} on"
-        return Finding(test="S1", outcome="unknown", reason="too_few_tokens", detail=detail, n=n, statistic=kept)
-    level = policy.level_of("S1")
+        return Finding(
+            test=DISTRIBUTION.id, outcome="unknown", reason="too_few_tokens", detail=detail, n=n, statistic=kept
+        )
+    level = policy.level_of(DISTRIBUTION)
     if conformal.least_p(len(calibration)) > level:
         detail = (
             f"{len(calibration)} honest scores of this length; {conformal.needed(level)} are needed"
             f" for a false-positive rate of {policy.level:g}"
         )
-        return Finding(test="S1", outcome="unknown", reason="profile_uncalibrated", detail=detail, n=n, statistic=kept)
+        return Finding(
+            test=DISTRIBUTION.id, outcome="unknown", reason="profile_uncalibrated", detail=detail, n=n, statistic=kept
+        )
     p = conformal.p_value(calibration, scores[name])
     detail = f"{name} {scores[name]:.3f}, p = {p:.4f} against {len(calibration)} honest sequences"
     finding = Finding(
-        test="S1", outcome="pass", detail=detail, n=n, p=p, log_e=evalue.from_p(p), statistic=kept, blind=S1_BLIND
+        test=DISTRIBUTION.id,
+        outcome="pass",
+        detail=detail,
+        n=n,
+        p=p,
+        log_e=evalue.from_p(p),
+        statistic=kept,
+        blind=DISTRIBUTION.blind,
     )
     return failed_if(p <= level, finding, "distribution")

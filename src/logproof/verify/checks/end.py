@@ -16,6 +16,7 @@ import numpy as np
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats, Mask
+from logproof.verify.check_table import END
 from logproof.verify.stats.support import Sampler, support
 from logproof.verify.verdict import Finding
 
@@ -201,13 +202,13 @@ def check_end(
     wrong = [f.detail for f in found if f.kind == "contradiction"]
     open_ = [f.detail for f in found if f.kind == "unknown"]
     if wrong:
-        return Finding(test="S6", outcome="fail", reason="termination", detail="; ".join(wrong))
+        return Finding(test=END.id, outcome="fail", reason="termination", detail="; ".join(wrong))
     if open_:
-        return Finding(test="S6", outcome="unknown", reason="end_unknown", detail="; ".join(open_))
+        return Finding(test=END.id, outcome="unknown", reason="end_unknown", detail="; ".join(open_))
     chances = None
     if columns is not None and not isinstance(sampler, str):
         chances = end_chances(artifact, columns, sampler)
-    finding = Finding(test="S6", outcome="pass", detail="the end fits the claim", blind="an early stop on a likely end")
+    finding = Finding(test=END.id, outcome="pass", detail="the end fits the claim", blind=END.blind)
     if chances is None:
         return finding
     detail = f"{finding.detail}; {chances.words}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import REST_SLACK, Columns, Floats, Mask
+from logproof.verify.check_table import MASS
 from logproof.verify.checks.case import has_cuts
 from logproof.verify.stats.support import GREEDY_BELOW
 from logproof.verify.verdict import Finding, Reason
@@ -62,8 +63,7 @@ def check_mass(artifact: Artifact, columns: Columns) -> list[Finding]:
     if told.temperature is None or told.temperature < GREEDY_BELOW:
         return []
     wrong = not_processed(columns, spec.k, told.top_k or 0, spec.step)
-    blind = "rows narrower than what was kept, forged sums"
-    finding = Finding(test="S0c", outcome="note", detail="", n=len(columns), blind=blind)
+    finding = Finding(test=MASS.id, outcome="note", detail="", n=len(columns), blind=MASS.blind)
     if spec.mode == "processed" and wrong.any():
         at = int(wrong.argmax())
         detail = (

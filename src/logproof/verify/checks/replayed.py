@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.check_table import ALIGNMENT, SAMPLING, SEED
 from logproof.verify.checks.case import Offline
 from logproof.verify.checks.distribution import check_distribution
 from logproof.verify.checks.sampling import check_greedy, check_sampling
@@ -34,13 +35,13 @@ def check(
     plain = not isinstance(drawn_from, str) and drawn_from.plain
     wrong = misalignment(offline.columns, verifier, artifact.logprobs.mode, replay_mode, same_when_plain=plain)
     if wrong is not None:
-        return [Finding(test="align", outcome="unknown", reason=wrong.reason, detail=wrong.detail)]
+        return [Finding(test=ALIGNMENT.id, outcome="unknown", reason=wrong.reason, detail=wrong.detail)]
     found = [*check_distribution(artifact, offline.columns, verifier if scored is None else scored, policy)]
     if offline.sampler is None:
         detail = "the claimed sampling is not fully known, or cannot be repeated on these logprobs"
-        return [*found, Finding(test="S3", outcome="unknown", reason="sampler_unknown", detail=detail)]
+        return [*found, Finding(test=SAMPLING.id, outcome="unknown", reason="sampler_unknown", detail=detail)]
     if offline.sampler.greedy:
         return [*found, check_greedy(verifier, policy)]
     seed = check_seed(artifact, offline, verifier, policy)
-    free = policy.level_of("S2") if seed.outcome == "unknown" else 0.0
-    return [*found, seed, check_sampling(artifact, offline, verifier, policy, policy.level_of("S3") + free)]
+    free = policy.level_of(SEED) if seed.outcome == "unknown" else 0.0
+    return [*found, seed, check_sampling(artifact, offline, verifier, policy, policy.level_of(SAMPLING) + free)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats
+from logproof.verify.check_table import GREEDY, SAMPLING, SEED
 from logproof.verify.checks.case import Offline
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, evalue, plausibility
@@ -20,23 +21,19 @@ LEAST_ENTROPY = 5.0
 OPEN_SHARE = 0.75
 """Share of positions with an open distribution above which the sampling test says nothing."""
 
-S3_BLIND = "weight changes that keep the distribution nearly the same"
-
 
 def check_greedy(verifier: Columns, policy: Policy) -> Finding:
     """S2g: sampled tokens against the verifier's best, ties as sets."""
     gaps = plausibility.greedy_gaps(verifier)
     known = ~np.isnan(gaps)
     if not known.any():
-        return Finding(test="S2g", outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
+        return Finding(test=GREEDY.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
     rates = policy.rates
     step = policy.exact if policy.exact is not None else rates.greedy_step
     beyond = gaps[known] > step
     worst = {"worst_gap": float(gaps[known].max()), "beyond": float(beyond.sum())}
     detail = f"{int(beyond.sum())} of {len(beyond)} tokens lie more than {step:.2g} nat below the best"
-    finding = Finding(
-        test="S2g", outcome="pass", detail=detail, n=len(beyond), statistic=worst, blind="foreign text in flat regions"
-    )
+    finding = Finding(test=GREEDY.id, outcome="pass", detail=detail, n=len(beyond), statistic=worst, blind=GREEDY.blind)
     if policy.exact is not None:
         return failed_if(bool(beyond.any()), finding, "sampling")
     if rates.greedy_tokens == 0:
@@ -50,7 +47,7 @@ def _bet(finding: Finding, log_e: Floats, policy: Policy) -> Finding:
     """A running log e-value turned into a finding: failed once it ever reached the level of S2."""
     best = float(log_e.max())
     finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=min(1.0, math.exp(-max(0.0, best))))
-    return failed_if(best >= -math.log(policy.level_of("S2")), finding, "sampling")
+    return failed_if(best >= -math.log(policy.level_of(SEED)), finding, "sampling")
 
 
 def check_sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy, level: float) -> Finding:
@@ -62,7 +59,9 @@ def check_sampling(artifact: Artifact, offline: Offline, verifier: Columns, poli
     numbers = {"z": told.z, "entropy": told.entropy, "out": float(told.out), "open": float(told.open)}
     numbers = {k: v for k, v in numbers.items() if math.isfinite(v)}
     detail = f"surprise z {told.z:.2f} over {told.tokens} tokens, {told.out} outside the support"
-    finding = Finding(test="S3", outcome="pass", detail=detail, n=told.tokens, statistic=numbers, blind=S3_BLIND)
+    finding = Finding(
+        test=SAMPLING.id, outcome="pass", detail=detail, n=told.tokens, statistic=numbers, blind=SAMPLING.blind
+    )
     tempered = plausibility.tempered_log_e(drawn)
     finding = msgspec.structs.replace(finding, log_e=float(tempered[-1]) if len(tempered) else None)
     failed = _sampling_failed(drawn, told, tempered, policy, level / 3.0)

@@ -12,6 +12,7 @@ import msgspec
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.seeds import seed_is_bound
+from logproof.verify.check_table import SEED, SEED_ORIGIN, SEEDS_CHOSEN, SELF_REPLAY
 from logproof.verify.checks.case import Offline
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, evalue, plausibility, redraw
@@ -21,8 +22,6 @@ from logproof.verify.verdict import Finding, failed_if
 
 FLOAT_NOISE = 2e-6
 """Rounding of float32 logprobs of one row against each other, nats."""
-
-S2_BLIND = "seeds chosen to fit, speculative decoding"
 
 
 def seed_obstacle(artifact: Artifact, sampler: Sampler | str, profile: Profile | None) -> str | None:
@@ -64,12 +63,13 @@ def choice_is_bound(artifact: Artifact) -> bool:
 def check_seed_origin(artifact: Artifact, bound: bool) -> Finding:
     seed = artifact.sampling.seed
     if bound:
-        blind = "a requester who is in league with the executor"
-        return Finding(test="seed", outcome="pass", detail="the executor did not choose the seed", blind=blind)
+        return Finding(
+            test=SEED_ORIGIN.id, outcome="pass", detail="the executor did not choose the seed", blind=SEED_ORIGIN.blind
+        )
     detail = f"the seed's origin is {'absent' if seed is None else seed.origin}"
     if seed_is_bound(seed):
         detail = f"it is one of {artifact.choice.n} choices, for which the recorded request does not ask"
-    return Finding(test="seed", outcome="unknown", reason="seed_unbound", detail=detail)
+    return Finding(test=SEED_ORIGIN.id, outcome="unknown", reason="seed_unbound", detail=detail)
 
 
 def check_self_replay(
@@ -77,32 +77,40 @@ def check_self_replay(
 ) -> Finding:
     obstacle = seed_obstacle(artifact, sampler, profile)
     if obstacle is not None or isinstance(sampler, str):
-        return Finding(test="S4", outcome="unknown", reason="sampler_unknown", detail=obstacle or "")
+        return Finding(test=SELF_REPLAY.id, outcome="unknown", reason="sampler_unknown", detail=obstacle or "")
     if sampler.greedy:
         return _own_maximum(columns, step)
     seed = drawn_seed(artifact)
     if seed is None or profile is None:
-        return Finding(test="S4", outcome="unknown", reason="sampler_unknown", detail="no seed or profile")
+        return Finding(test=SELF_REPLAY.id, outcome="unknown", reason="sampler_unknown", detail="no seed or profile")
     prompt = len(artifact.tokens.prompt_ids or ())
     draw = redraw.redraw(columns, sampler, profile, seed, prompt, step=step, vocab_size=artifact.claim.model.vocab_size)
     return _violations(draw, columns)
 
 
 def _violations(draw: redraw.Redraw, columns: Columns) -> Finding:
-    blind = "a wrong model that is consistent with itself; seeds chosen to fit"
+    blind = f"{SELF_REPLAY.blind}; {SEEDS_CHOSEN}"
     judged = int(draw.known.sum())
     if judged == 0:
-        return Finding(test="S4", outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded")
+        return Finding(
+            test=SELF_REPLAY.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded"
+        )
     share = float((draw.mismatch & draw.known).sum()) / judged
     at = redraw.first_violation(draw)
     numbers = {"mismatch_share": share}
     if at is None:
         detail = f"{judged} recorded tokens are the draws from their own logprobs"
-        return Finding(test="S4", outcome="pass", detail=detail, n=judged, statistic=numbers, blind=blind)
+        return Finding(test=SELF_REPLAY.id, outcome="pass", detail=detail, n=judged, statistic=numbers, blind=blind)
     what = "cannot be drawn" if draw.out[at] else f"loses to {draw.rivals[at]} by {draw.margin[at]:.4f}"
     detail = f"token {at} ({columns.sampled_ids[at]}) {what}"
     return Finding(
-        test="S4", outcome="fail", reason="self_replay", detail=detail, n=judged, statistic=numbers, blind=blind
+        test=SELF_REPLAY.id,
+        outcome="fail",
+        reason="self_replay",
+        detail=detail,
+        n=judged,
+        statistic=numbers,
+        blind=blind,
     )
 
 
@@ -111,15 +119,16 @@ def _own_maximum(columns: Columns, step: float) -> Finding:
     gaps = plausibility.greedy_gaps(columns)
     judged = int((gaps == gaps).sum())
     if judged == 0:
-        return Finding(test="S4", outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded")
+        return Finding(
+            test=SELF_REPLAY.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded"
+        )
     bad = (gaps > 2.0 * step + FLOAT_NOISE).nonzero()[0]
     if len(bad):
         at = int(bad[0])
         detail = f"greedy is claimed, but token {at} lies {gaps[at]:.4f} nat below its own row's best"
-        return Finding(test="S4", outcome="fail", reason="self_replay", detail=detail, n=judged)
-    blind = "a wrong model that is consistent with itself"
+        return Finding(test=SELF_REPLAY.id, outcome="fail", reason="self_replay", detail=detail, n=judged)
     detail = f"{judged} tokens are the best of their own rows"
-    return Finding(test="S4", outcome="pass", detail=detail, n=judged, blind=blind)
+    return Finding(test=SELF_REPLAY.id, outcome="pass", detail=detail, n=judged, blind=SELF_REPLAY.blind)
 
 
 def check_seed(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy) -> Finding:
@@ -127,7 +136,7 @@ def check_seed(artifact: Artifact, offline: Offline, verifier: Columns, policy: 
     obstacle = seed_obstacle(artifact, offline.sampler or "the sampling is unknown", offline.profile)
     seed = drawn_seed(artifact)
     if obstacle is not None or offline.profile is None or seed is None or offline.sampler is None:
-        return Finding(test="S2", outcome="unknown", reason="sampler_unknown", detail=obstacle or "no seed")
+        return Finding(test=SEED.id, outcome="unknown", reason="sampler_unknown", detail=obstacle or "no seed")
     draw = redraw.redraw(
         verifier,
         offline.sampler,
@@ -149,18 +158,18 @@ def seed_finding(draw: redraw.Redraw, policy: Policy) -> Finding:
     """
     judged = int(draw.known.sum())
     if judged == 0:
-        return Finding(test="S2", outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
+        return Finding(test=SEED.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
     missed = int((draw.mismatch & draw.known).sum())
     numbers = {"mismatch_share": missed / judged, "capped_margin": draw.capped(), "out": float(draw.out.sum())}
     detail = f"{missed} of {judged} tokens are not the draws of the claimed seed"
-    finding = Finding(test="S2", outcome="pass", detail=detail, n=judged, statistic=numbers, blind=S2_BLIND)
+    finding = Finding(test=SEED.id, outcome="pass", detail=detail, n=judged, statistic=numbers, blind=SEED.blind)
     if policy.exact is not None:
         return failed_if(missed > 0, finding, "seed")
     if len(policy.rates.margins) != redraw.BINS or sum(policy.rates.margins) == 0:
         detail = "no honest margins were measured"
         return msgspec.structs.replace(finding, outcome="unknown", reason="profile_uncalibrated", detail=detail)
     log_e = evalue.bins_log_e(redraw.margin_bins(draw), evalue.null_shares(policy.rates.margins))
-    level, p = policy.level_of("S2"), math.exp(-max(0.0, float(log_e.max())))
+    level, p = policy.level_of(SEED), math.exp(-max(0.0, float(log_e.max())))
     calibration = policy.calibration("margin", len(draw.margin))
     if 1.5 * conformal.least_p(len(calibration)) <= level:
         p = min(1.0, 3.0 * p, 1.5 * conformal.p_value(calibration, draw.capped()))

@@ -19,6 +19,7 @@ from logproof.verify.artifact import signing
 from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions
 from logproof.verify.artifact.columns import Floats
 from logproof.verify.artifact.seeds import seed_is_bound
+from logproof.verify.check_table import STRUCTURE
 from logproof.verify.verdict import Finding
 
 FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage"]
@@ -232,22 +233,27 @@ def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[Fault]:
 
 
 def check_structure(artifact: Artifact) -> Finding:
-    blind = "anything wrong but consistent"
     found = faults(artifact)
     if not found:
         signature = artifact.seal.signature if artifact.seal is not None else None
         signed = "" if signature is None else f", and is signed by {signature.key_id}"
-        return Finding(test="S0a", outcome="pass", detail=f"the artifact obeys its own rules{signed}", blind=blind)
+        return Finding(
+            test=STRUCTURE.id, outcome="pass", detail=f"the artifact obeys its own rules{signed}", blind=STRUCTURE.blind
+        )
     first = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.where} {first.detail}{more}"
-    return Finding(test="S0a", outcome="fail", reason=first.reason, detail=detail, n=len(found), blind=blind)
+    return Finding(
+        test=STRUCTURE.id, outcome="fail", reason=first.reason, detail=detail, n=len(found), blind=STRUCTURE.blind
+    )
 
 
 def check_evidence(artifact: Artifact) -> Finding | None:
     if artifact.tokens.completion_ids is None or artifact.tokens.prompt_ids is None:
         detail = "only texts were recorded; retokenising them may give other tokens than were sampled"
-        return Finding(test="S0a", outcome="unknown", reason="no_token_ids", detail=detail)
+        return Finding(test=STRUCTURE.id, outcome="unknown", reason="no_token_ids", detail=detail)
     if artifact.positions is None:
-        return Finding(test="S0a", outcome="unknown", reason="no_logprobs", detail="ids were recorded without logprobs")
+        return Finding(
+            test=STRUCTURE.id, outcome="unknown", reason="no_logprobs", detail="ids were recorded without logprobs"
+        )
     return None
