@@ -11,7 +11,6 @@ import pytest
 from logproof.verify.artifact.columns import Columns, make
 from logproof.verify.check_table import SEED
 from logproof.verify.checks import recorded, sampling
-from logproof.verify.checks import replayed as online
 from logproof.verify.checks.seed import seed_finding
 from logproof.verify.judge import judge
 from logproof.verify.policy import Holdout, Policy, Rates
@@ -137,9 +136,7 @@ def test_request_evidence_adds_up(calibrated: Policy) -> None:
     cheat = judge(artifact(record(z, foreign, 20), seed=900), replayed(record(z, foreign, 40)), calibrated, NOW)
     assert honest.log_e < 2.0 < cheat.log_e
     bare = change(artifact(own), positions=None, logprobs=None)
-    checked = recorded.check(bare)
-    with pytest.raises(ValueError, match="without columns"):
-        online.check(bare, checked, theirs, "raw", calibrated)
+    assert recorded.check(bare).case is None
 
 
 def drawn(rng: np.random.Generator, foreign: float = 0.0, n: int = 60) -> redraw.Redraw:

@@ -12,53 +12,49 @@ from logproof.verify.artifact.artifact import Artifact, Mode
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, POLICY
 from logproof.verify.checks import recorded, replayed
-from logproof.verify.checks.case import Offline
+from logproof.verify.checks.case import RecordedCase, ReplayedCase
 from logproof.verify.policy import Policy
 from logproof.verify.stats import evalue
-from logproof.verify.verdict import Context, Finding, Verdict, decide
+from logproof.verify.verdict import Context, Finding, Verdict, decide, unknown
 
 
 def judge(
     artifact: Artifact, replay: ReplayResult | ReplayFailure | None, policy: Policy | None, now: datetime
 ) -> Verdict:
-    """The verdict. replay None: only the offline tests were asked for. now: with time zone."""
+    """The verdict. replay None: only the checks of the record were wanted. now: with time zone."""
     trusted = policy.selftest.profile if policy is not None and policy.selftest and policy.selftest.passed else None
     checked = recorded.check(artifact, trusted, policy.eos_ids if policy is not None else None)
     findings = list(checked.findings)
-    if checked.replayable:
-        findings += _replayed(artifact, checked, replay, policy, now)
+    if checked.case is not None:
+        findings += _replayed(checked.case, replay, policy, now)
     context = _context(artifact, replay, policy, now)
     return decide(findings, context, policy.require if policy is not None else "sampled", request_log_e(findings))
 
 
 def _replayed(
-    artifact: Artifact,
-    checked: Offline,
-    replay: ReplayResult | ReplayFailure | None,
-    policy: Policy | None,
-    now: datetime,
+    record: RecordedCase, replay: ReplayResult | ReplayFailure | None, policy: Policy | None, now: datetime
 ) -> list[Finding]:
+    """The findings of the replay, or the one that says why there are none."""
     if replay is None:
-        return [
-            Finding(
-                test=DISTRIBUTION.id, outcome="unknown", reason="not_replayed", detail="only the artifact was looked at"
-            )
-        ]
+        return [unknown(DISTRIBUTION, "not_replayed", "only the artifact was looked at")]
     if isinstance(replay, ReplayFailure):
-        return [Finding(test=DISTRIBUTION.id, outcome="unknown", reason=replay.reason, detail=replay.detail)]
+        return [unknown(DISTRIBUTION, replay.reason, replay.detail)]
     if policy is None:
         detail = "no policy says how far honest engines differ; run logproof calibrate"
-        return [Finding(test=DISTRIBUTION.id, outcome="unknown", reason="profile_uncalibrated", detail=detail)]
-    obstacle = _obstacle(artifact, replay, policy, now)
+        return [unknown(DISTRIBUTION, "profile_uncalibrated", detail)]
+    obstacle = _obstacle(record.artifact, replay, policy, now)
     if obstacle is not None:
         return [obstacle]
-    return replayed.check(artifact, checked, replay.columns, replay.mode, policy, replay.scored)
+    rows = replay.columns
+    return replayed.check(
+        ReplayedCase(record, rows, rows if replay.scored is None else replay.scored, replay.mode, policy)
+    )
 
 
 def _obstacle(artifact: Artifact, replay: ReplayResult, policy: Policy, now: datetime) -> Finding | None:
     """Why this policy does not speak about this artifact and replay."""
     if policy.expired(now):
-        return Finding(test=POLICY.id, outcome="unknown", reason="stale", detail=f"it expired on {policy.expires_at}")
+        return unknown(POLICY, "stale", f"it expired on {policy.expires_at}")
     other = _other_model(artifact, policy)
     if other is not None:
         outcome: Literal["fail", "unknown"] = "fail" if policy.pin_model else "unknown"
@@ -74,7 +70,7 @@ def _obstacle(artifact: Artifact, replay: ReplayResult, policy: Policy, now: dat
         detail = f"the policy was calibrated for {'; '.join(differs)}"
         if spec is not None and spec.mode == "constrained" and policy.mode != "constrained":
             detail += "; calibrate with prompts whose completions a grammar constrains"
-        return Finding(test=POLICY.id, outcome="unknown", reason="profile_uncalibrated", detail=detail)
+        return unknown(POLICY, "profile_uncalibrated", detail)
     return None
 
 

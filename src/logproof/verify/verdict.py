@@ -28,6 +28,7 @@ from logproof.verify.check_table import (
     SEED_ORIGIN,
     SELF_REPLAY,
     STRUCTURE,
+    Check,
 )
 
 Status = Literal["valid", "invalid", "inconclusive"]
@@ -106,9 +107,9 @@ NOT_SHOWN = {
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """What one check found. test: its id in check_table.py. reason: set unless it passed. n: positions used. blind: what
-    it cannot see.
+    """What one check found.
 
+    test: its id in check_table.py. reason: set unless it passed. n: positions used. blind: what it cannot see.
     p: p-value. log_e: log e-value. statistic: what was measured, by name, nats unless the name says otherwise.
     Raises ValueError for a test that is not in the table.
     """
@@ -128,7 +129,20 @@ class Finding(Record, frozen=True, kw_only=True):
             raise ValueError(f"no check is called {self.test!r}")
 
 
+def passed(check: Check, detail: str, n: int = 0, statistic: dict[str, float] | None = None) -> Finding:
+    """The finding of a check that passed, with what it cannot see."""
+    return Finding(test=check.id, outcome="pass", detail=detail, n=n, statistic=statistic or {}, blind=check.blind)
+
+
+def unknown(
+    check: Check, reason: Reason, detail: str, n: int = 0, statistic: dict[str, float] | None = None
+) -> Finding:
+    """The finding of a check that lacks the evidence to say anything."""
+    return Finding(test=check.id, outcome="unknown", reason=reason, detail=detail, n=n, statistic=statistic or {})
+
+
 def failed_if(failed: bool, finding: Finding, reason: Reason) -> Finding:
+    """The finding, failed for this reason where `failed` says so."""
     return msgspec.structs.replace(finding, outcome="fail", reason=reason) if failed else finding
 
 
@@ -172,11 +186,11 @@ class Verdict(Record, frozen=True, kw_only=True):
 def decide(findings: Sequence[Finding], context: Context, require: str = "sampled", log_e: float = 0.0) -> Verdict:
     """The verdict that these findings make. require: least level that counts as valid."""
     failed = [f for f in findings if f.outcome == "fail"]
-    unknown = [f for f in findings if f.outcome == "unknown"]
+    missing = [f for f in findings if f.outcome == "unknown"]
     level = "none" if failed else reached(findings)
     enough = LEVELS.index(level) >= LEVELS.index(require)
     status: Status = "invalid" if failed else "valid" if enough and level != "none" else "inconclusive"
-    speaking = failed or ([] if status == "valid" else unknown)
+    speaking = failed or ([] if status == "valid" else missing)
     reasons = tuple(f"{WORDS[f.reason or 'not_replayed']}: {f.detail}" for f in speaking)
     if status == "inconclusive" and not reasons:
         reasons = (f"reached level {level}, {require} is required",)
@@ -207,10 +221,10 @@ GROUPS = (
 
 def reached(findings: Sequence[Finding]) -> str:
     """The highest level whose tests, and those of all levels below it, passed."""
-    passed = {f.test for f in findings if f.outcome == "pass"}
+    good = {f.test for f in findings if f.outcome == "pass"}
     level = "none"
     for name, groups in GROUPS:
-        if not all(any(check.id in passed for check in group) for group in groups):
+        if not all(any(check.id in good for check in group) for group in groups):
             break
         level = name
     return level

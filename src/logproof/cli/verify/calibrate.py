@@ -14,12 +14,12 @@ from logproof.cli.printing import out, remark
 from logproof.cli.verify import verify_options
 from logproof.errors import UsageError
 from logproof.files import write_atomic
-from logproof.verify.check_table import DISTRIBUTION
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.artifact_files import read_all
 from logproof.verify.calibrate.collect import distinct
 from logproof.verify.calibrate.fit import Aim
 from logproof.verify.calibrate.make_policy import make_policy
+from logproof.verify.check_table import DISTRIBUTION
 from logproof.verify.policy import Policy, dump
 from logproof.verify.record.prompts import read_prompts
 from logproof.verify.stats import conformal

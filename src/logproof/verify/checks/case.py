@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, Mode
 from logproof.verify.artifact.columns import Columns
-from logproof.verify.check_table import STRUCTURE
+from logproof.verify.policy import Policy
 from logproof.verify.stats import sampler_profiles
 from logproof.verify.stats.sampler_profiles import Profile
 from logproof.verify.stats.support import Sampler, claimed
-from logproof.verify.verdict import Finding
 
 LEAST_TEMPERATURE = 0.01
 """What vLLM 0.25 to 0.32 takes for a temperature above 0 and below it (`SamplingParams`)."""
@@ -53,18 +52,44 @@ def _profile(artifact: Artifact, trusted: str | None) -> Profile | None:
     return found if found.proven or found.id == trusted else None
 
 
-class Offline(msgspec.Struct, frozen=True, eq=False):
-    """What the artifact alone gives. columns is None where it cannot be replayed. profile: the sampler profile used."""
+class RecordedCase(msgspec.Struct, frozen=True, eq=False):
+    """What the checks of a record read: a sound artifact with ids and logprobs, and what follows from its claim.
 
-    findings: tuple[Finding, ...]
-    columns: Columns | None
-    sampler: Sampler | None
+    columns: its rows. sampler: the claimed one, or why no draw can be repeated. profile: of the sampler's noise, None
+    where none counts. eos_ids: ids that end a completion as measured on the trusted engine; they overrule the claim.
+    """
+
+    artifact: Artifact
+    columns: Columns
+    sampler: Sampler | str
     profile: Profile | None
-    bound: bool
+    eos_ids: tuple[int, ...] | None = None
 
     @property
-    def replayable(self) -> bool:
-        """Whether a replay makes sense: sound, with ids and logprobs."""
-        return self.columns is not None and not any(
-            f.outcome == "fail" and f.test == STRUCTURE.id for f in self.findings
-        )
+    def step(self) -> float:
+        """Largest rounding error of a recorded logprob, nats."""
+        return 0.0 if self.artifact.logprobs is None else self.artifact.logprobs.step
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt."""
+        return len(self.artifact.tokens.prompt_ids or ())
+
+    @property
+    def vocab_size(self) -> int | None:
+        """Size of the claimed model's vocabulary, None where it is not known."""
+        return self.artifact.claim.model.vocab_size
+
+
+class ReplayedCase(msgspec.Struct, frozen=True, eq=False):
+    """What the checks of a replay read.
+
+    verifier: the trusted engine's rows. scored: its rows that name every recorded token, for the distances alone.
+    mode: of its logprobs.
+    """
+
+    record: RecordedCase
+    verifier: Columns
+    scored: Columns
+    mode: Mode
+    policy: Policy

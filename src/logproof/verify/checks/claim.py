@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.check_table import CLAIM
+from logproof.verify.checks.case import RecordedCase
 from logproof.verify.verdict import Finding
 
 
-def check_claim(artifact: Artifact) -> list[Finding]:
+def check_claim(case: RecordedCase) -> list[Finding]:
     """A note on sampling that the request did not name: a false statement about the server's defaults is not seen."""
-    sources = artifact.sampling.sources
+    sources = case.artifact.sampling.sources
     named = sorted(n for n, s in sources.items() if s in ("engine", "generation_config", "operator"))
     if not named:
         return []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
-from logproof.verify.artifact.artifact import Artifact
+import msgspec
+
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.check_table import DISTRIBUTION, TOO_GOOD
+from logproof.verify.checks.case import ReplayedCase
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, distance, evalue, gonka
-from logproof.verify.verdict import Finding, failed_if
+from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
 
 def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tuple[distance.Pairs, dict[str, float]]:
@@ -33,16 +35,20 @@ def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tupl
     return pairs, scores
 
 
-def check_distribution(artifact: Artifact, own: Columns, verifier: Columns, policy: Policy) -> list[Finding]:
-    pairs, scores = measure(own, verifier, policy.sigma)
-    step = artifact.logprobs.step if artifact.logprobs is not None else 0.0
+EQUAL_SHARE = 0.9
+"""Share of entries equal to the last bit above which a pair that is not exact agrees too well."""
+
+
+def check_distribution(case: ReplayedCase) -> list[Finding]:
+    """S1, and N1 where the entries agree better than this pair of engines does."""
+    own, policy = case.record.columns, case.policy
+    pairs, scores = measure(own, case.scored, policy.sigma)
     if policy.exact is not None:
-        return [_exact(pairs, scores, policy.exact + step, len(own))]
-    calibration = policy.calibration("tz", len(own))
-    finding = _conformal(calibration, scores, "tz", policy, len(own))
-    exact_share = distance.equal_share(pairs)
-    if exact_share > 0.9:
-        detail = f"{exact_share:.0%} of the entries are equal to the last bit, more than this pair of engines gives"
+        return [_exact(pairs, scores, policy.exact + case.record.step, len(own))]
+    finding = _conformal(policy.calibration("tz", len(own)), scores, "tz", policy, len(own))
+    equal = distance.equal_share(pairs)
+    if equal > EQUAL_SHARE:
+        detail = f"{equal:.0%} of the entries are equal to the last bit, more than this pair of engines gives"
         return [finding, Finding(test=TOO_GOOD.id, outcome="note", reason="too_good", detail=detail, n=len(own))]
     return [finding]
 
@@ -52,56 +58,32 @@ def _exact(pairs: distance.Pairs, scores: dict[str, float], limit: float, n: int
     worst = scores["max_abs"]
     kept = {k: v for k, v in scores.items() if math.isfinite(v)}
     if math.isnan(worst):
-        return Finding(test=DISTRIBUTION.id, outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
+        return unknown(DISTRIBUTION, "no_logprobs", "no entry to compare", n)
     if worst <= limit:
-        detail = f"all entries agree within {limit:.1e} nat (largest {worst:.1e})"
-        return Finding(
-            test=DISTRIBUTION.id, outcome="pass", detail=detail, n=n, statistic=kept, blind=DISTRIBUTION.blind
-        )
+        return passed(DISTRIBUTION, f"all entries agree within {limit:.1e} nat (largest {worst:.1e})", n, kept)
     where = distance.positions_over(pairs, limit)
     detail = (
         f"{len(where)} of {n} positions differ by more than {limit:.1e} nat, first {where[0]}, by up to {worst:.4f}"
     )
-    return Finding(
-        test=DISTRIBUTION.id,
-        outcome="fail",
-        reason="distribution",
-        detail=detail,
-        n=n,
-        statistic=kept,
-        blind=DISTRIBUTION.blind,
-    )
+    return failed_if(True, passed(DISTRIBUTION, detail, n, kept), "distribution")
 
 
 def _conformal(calibration: tuple[float, ...], scores: dict[str, float], name: str, policy: Policy, n: int) -> Finding:
     """One-sided conformal test of one score at the level of S1."""
     kept = {k: v for k, v in scores.items() if math.isfinite(v)}
     if name not in kept:
-        return Finding(test=DISTRIBUTION.id, outcome="unknown", reason="no_logprobs", detail="no entry to compare", n=n)
+        return unknown(DISTRIBUTION, "no_logprobs", "no entry to compare", n)
     if n < conformal.BUCKETS[0]:
         detail = f"{n} tokens; distances are calibrated from {conformal.BUCKETS[0]} on"
-        return Finding(
-            test=DISTRIBUTION.id, outcome="unknown", reason="too_few_tokens", detail=detail, n=n, statistic=kept
-        )
+        return unknown(DISTRIBUTION, "too_few_tokens", detail, n, kept)
     level = policy.level_of(DISTRIBUTION)
     if conformal.least_p(len(calibration)) > level:
         detail = (
             f"{len(calibration)} honest scores of this length; {conformal.needed(level)} are needed"
             f" for a false-positive rate of {policy.level:g}"
         )
-        return Finding(
-            test=DISTRIBUTION.id, outcome="unknown", reason="profile_uncalibrated", detail=detail, n=n, statistic=kept
-        )
+        return unknown(DISTRIBUTION, "profile_uncalibrated", detail, n, kept)
     p = conformal.p_value(calibration, scores[name])
     detail = f"{name} {scores[name]:.3f}, p = {p:.4f} against {len(calibration)} honest sequences"
-    finding = Finding(
-        test=DISTRIBUTION.id,
-        outcome="pass",
-        detail=detail,
-        n=n,
-        p=p,
-        log_e=evalue.from_p(p),
-        statistic=kept,
-        blind=DISTRIBUTION.blind,
-    )
+    finding = msgspec.structs.replace(passed(DISTRIBUTION, detail, n, kept), p=p, log_e=evalue.from_p(p))
     return failed_if(p <= level, finding, "distribution")

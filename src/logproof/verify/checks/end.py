@@ -17,8 +17,9 @@ import numpy as np
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats, Mask
 from logproof.verify.check_table import END
+from logproof.verify.checks.case import RecordedCase
 from logproof.verify.stats.support import Sampler, support
-from logproof.verify.verdict import Finding
+from logproof.verify.verdict import Finding, passed, unknown
 
 Kind = Literal["contradiction", "unknown"]
 
@@ -144,8 +145,12 @@ PASSED = 0.5
 """Chance of an end from which it is named that the text went on."""
 
 
+NARROW = 0.01
+"""Share of a chance by which its bounds may differ and still be told as one number."""
+
+
 def _chance(low: float, high: float) -> str:
-    if high - low <= 0.01 * high:
+    if high - low <= NARROW * high:
         return f"{high:.2g}"
     return f"at most {high:.2g}" if low == 0.0 else f"{low:.2g} to {high:.2g}"
 
@@ -188,28 +193,32 @@ def _bounds(columns: Columns, ends: Collection[int], sampler: Sampler, vocab_siz
         return np.asarray(low, np.float64), np.asarray(np.minimum(high, 1.0), np.float64)
 
 
-def check_end(
-    artifact: Artifact,
-    eos_ids: tuple[int, ...] | None,
-    columns: Columns | None = None,
-    sampler: Sampler | str = "",
-) -> Finding:
-    """S6. columns, sampler: for how likely an end was; without them that is left open."""
-    if eos_ids is not None:
-        model = msgspec.structs.replace(artifact.claim.model, eos_ids=eos_ids)
-        artifact = msgspec.structs.replace(artifact, claim=msgspec.structs.replace(artifact.claim, model=model))
-    found = end_faults(artifact)
-    wrong = [f.detail for f in found if f.kind == "contradiction"]
-    open_ = [f.detail for f in found if f.kind == "unknown"]
+def check_end(case: RecordedCase) -> list[Finding]:
+    """S6, with how likely an end was where the claimed sampler is known."""
+    finding = end_finding(case.artifact, case.eos_ids)
+    if finding.outcome != "pass" or isinstance(case.sampler, str):
+        return [finding]
+    chances = end_chances(_measured(case.artifact, case.eos_ids), case.columns, case.sampler)
+    if chances is None:
+        return [finding]
+    detail = f"{finding.detail}; {chances.words}"
+    return [msgspec.structs.replace(finding, detail=detail, n=len(chances.low), statistic=chances.numbers)]
+
+
+def end_finding(artifact: Artifact, eos_ids: tuple[int, ...] | None = None) -> Finding:
+    """S6 from the claim alone. eos_ids: as measured on the trusted engine; they overrule the claim."""
+    faults = end_faults(_measured(artifact, eos_ids))
+    wrong = [f.detail for f in faults if f.kind == "contradiction"]
     if wrong:
         return Finding(test=END.id, outcome="fail", reason="termination", detail="; ".join(wrong))
-    if open_:
-        return Finding(test=END.id, outcome="unknown", reason="end_unknown", detail="; ".join(open_))
-    chances = None
-    if columns is not None and not isinstance(sampler, str):
-        chances = end_chances(artifact, columns, sampler)
-    finding = Finding(test=END.id, outcome="pass", detail="the end fits the claim", blind=END.blind)
-    if chances is None:
-        return finding
-    detail = f"{finding.detail}; {chances.words}"
-    return msgspec.structs.replace(finding, detail=detail, n=len(chances.low), statistic=chances.numbers)
+    if faults:
+        return unknown(END, "end_unknown", "; ".join(f.detail for f in faults))
+    return passed(END, "the end fits the claim")
+
+
+def _measured(artifact: Artifact, eos_ids: tuple[int, ...] | None) -> Artifact:
+    """The artifact as if it claimed these ids; itself where none were measured."""
+    if eos_ids is None:
+        return artifact
+    model = msgspec.structs.replace(artifact.claim.model, eos_ids=eos_ids)
+    return msgspec.structs.replace(artifact, claim=msgspec.structs.replace(artifact.claim, model=model))

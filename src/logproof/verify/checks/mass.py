@@ -12,10 +12,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import REST_SLACK, Columns, Floats, Mask
 from logproof.verify.check_table import MASS
-from logproof.verify.checks.case import has_cuts
+from logproof.verify.checks.case import RecordedCase, has_cuts
 from logproof.verify.stats.support import GREEDY_BELOW
 from logproof.verify.verdict import Finding, Reason
 
@@ -53,8 +52,9 @@ def share_of_ones(columns: Columns) -> float:
     return float((np.abs(columns.mass - 1.0) <= CLOSE).mean()) if len(columns) else float("nan")
 
 
-def check_mass(artifact: Artifact, columns: Columns) -> list[Finding]:
+def check_mass(case: RecordedCase) -> list[Finding]:
     """S0c: a failure where processed logprobs are stated and cannot be, else a note where the two kinds differ."""
+    artifact, columns = case.artifact, case.columns
     spec, told = artifact.logprobs, artifact.sampling
     if spec is None or spec.mode == "constrained" or not columns.width or not has_cuts(told):
         return []

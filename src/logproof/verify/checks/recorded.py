@@ -1,48 +1,62 @@
-"""The tests that need no engine: S0a structure, S6 end, S4 self-replay, S0b lattice, S0c sums. Milliseconds.
+"""Runs the checks that need no engine: structure, end, self-replay, seed, claim, rounding, mass. Milliseconds.
 
 They run before any replay, so a malformed artifact never reaches an engine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
 from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.seeds import seed_is_bound
-from logproof.verify.checks.case import Offline, drawn_by
+from logproof.verify.checks.case import RecordedCase, drawn_by
 from logproof.verify.checks.claim import check_claim
-from logproof.verify.checks.end import check_end
+from logproof.verify.checks.end import check_end, end_finding
 from logproof.verify.checks.mass import check_mass
 from logproof.verify.checks.rounding import check_rounding
-from logproof.verify.checks.seed import check_seed_origin, check_self_replay, choice_is_bound
+from logproof.verify.checks.seed import check_seed_origin, check_self_replay
 from logproof.verify.checks.structure import check_evidence, check_structure
+from logproof.verify.verdict import Finding
+
+RECORD_CHECKS: tuple[Callable[[RecordedCase], list[Finding]], ...] = (
+    check_end,
+    check_self_replay,
+    check_seed_origin,
+    check_claim,
+    check_rounding,
+    check_mass,
+)
+"""The checks of a record whose structure is sound and which holds ids and logprobs, in the order of their findings."""
 
 
-def check(artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple[int, ...] | None = None) -> Offline:
-    """Run the offline tests.
+class RecordFindings(msgspec.Struct, frozen=True, eq=False):
+    """What the artifact alone gives. case: for the checks of a replay, None where it cannot be replayed."""
+
+    findings: tuple[Finding, ...]
+    case: RecordedCase | None = None
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a replay makes sense: sound, with ids and logprobs."""
+        return self.case is not None
+
+
+def check(
+    artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple[int, ...] | None = None
+) -> RecordFindings:
+    """Run the checks of a record.
 
     trusted_profile: a sampler profile that a self-test on the engine has shown. eos_ids: ids that end a completion as
     measured on the trusted engine; they overrule the claim.
     """
     sound = check_structure(artifact)
-    bound = seed_is_bound(artifact.sampling.seed) and choice_is_bound(artifact)
     if sound.outcome == "fail":
-        return Offline((sound,), None, None, None, bound)
+        return RecordFindings((sound,))
     missing = check_evidence(artifact)
     if missing is not None:
-        return Offline((sound, check_end(artifact, eos_ids), missing), None, None, None, bound)
-    columns, spec = art.columns(artifact), artifact.logprobs
-    step = 0.0 if spec is None else spec.step
+        return RecordFindings((sound, end_finding(artifact, eos_ids), missing))
     sampler, profile = drawn_by(artifact, trusted_profile)
-    findings = [
-        sound,
-        check_end(artifact, eos_ids, columns, sampler),
-        check_self_replay(artifact, columns, sampler, profile, step),
-    ]
-    findings += [
-        check_seed_origin(artifact, bound),
-        *check_claim(artifact),
-        *check_rounding(artifact, columns),
-        *check_mass(artifact, columns),
-    ]
-    known = None if isinstance(sampler, str) else sampler
-    return Offline(tuple(findings), columns, known, profile, bound)
+    case = RecordedCase(artifact, art.columns(artifact), sampler, profile, eos_ids)
+    return RecordFindings((sound, *(finding for run in RECORD_CHECKS for finding in run(case))), case)

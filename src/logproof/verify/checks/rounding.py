@@ -15,20 +15,24 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.check_table import ROUNDING
+from logproof.verify.checks.case import RecordedCase
 from logproof.verify.verdict import Finding
 
 STEPS = {"bfloat16": 2.0**-5, "float16": 2.0**-8}
 TOLERANCE = 1e-4
 """How far a difference may lie off the lattice, nats."""
+HONEST_SHARE = 0.95
+"""Share of rows on the lattice of the claimed dtype from which the claim fits."""
+CHANCE_SHARE = 0.5
+"""Share of rows on bfloat16's lattice above which logits that are claimed to be float32 are not."""
 
 
 def lattice_share(columns: Columns, step: float, temperature: float = 1.0, tolerance: float = TOLERANCE) -> float:
     """Share of rows (0..1) whose differences, times temperature, are all multiples of `step`; NaN without such rows.
 
-    A row counts from two entries on. Above 0.95 for honest bfloat16 at 2**-5; about 0 for float32.
+    A row counts from two entries on. Above HONEST_SHARE for honest bfloat16 at 2**-5; about 0 for float32.
     tolerance must be below step / 2, else every row fits: ValueError.
     """
     if tolerance >= step / 2:
@@ -55,7 +59,7 @@ TEMPERATURES = tuple(round(0.05 * i, 2) for i in range(2, 41))
 """Candidates: 0.1 to 2 in steps of 0.05. Off by 0.001 no row fits, so others have to be named."""
 
 
-def read(columns: Columns, temperatures: Sequence[float] = (), need: float = 0.95) -> Reading | None:
+def read(columns: Columns, temperatures: Sequence[float] = (), need: float = HONEST_SHARE) -> Reading | None:
     """The dtype and temperature under which at least `need` of the rows lie on a lattice; None where none fits.
 
     Tried in this order: no temperature, the given ones, TEMPERATURES; the coarser dtype first.
@@ -68,8 +72,9 @@ def read(columns: Columns, temperatures: Sequence[float] = (), need: float = 0.9
     return None
 
 
-def check_rounding(artifact: Artifact, columns: Columns) -> list[Finding]:
+def check_rounding(case: RecordedCase) -> list[Finding]:
     """S0b, a note: forged values may be put on the lattice, and some models have none."""
+    artifact, columns = case.artifact, case.columns
     dtype, spec = artifact.claim.numerics.dtype, artifact.logprobs
     step = STEPS.get(dtype or "")
     if spec is None or columns.width < 2 or (step is None and dtype != "float32"):
@@ -79,7 +84,7 @@ def check_rounding(artifact: Artifact, columns: Columns) -> list[Finding]:
     t = artifact.sampling.temperature or 1.0
     scale = t if spec.mode == "processed" else 1.0
     share = lattice_share(columns, step or STEPS["bfloat16"], scale)
-    odd = share < 0.95 if step is not None else share > 0.5
+    odd = share < HONEST_SHARE if step is not None else share > CHANCE_SHARE
     grid = dtype if step is not None else "bfloat16"
     detail = f"{share:.1%} of rows lie on the lattice of {grid}; {dtype} is claimed"
     told = read(columns, (t,)) if odd else None

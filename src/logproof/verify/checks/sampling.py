@@ -7,19 +7,22 @@ import math
 import msgspec
 import numpy as np
 
-from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats
 from logproof.verify.check_table import GREEDY, SAMPLING, SEED
-from logproof.verify.checks.case import Offline
+from logproof.verify.checks.case import ReplayedCase
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, evalue, plausibility
-from logproof.verify.verdict import Finding, failed_if
+from logproof.verify.stats.support import Sampler
+from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
 LEAST_ENTROPY = 5.0
 """Summed entropy, nats, below which the sampling test says nothing."""
-
 OPEN_SHARE = 0.75
 """Share of positions with an open distribution above which the sampling test says nothing."""
+MOST_BEYOND = 0.99
+"""Highest honest share of greedy tokens beyond a rounding step that is bet against; a bet needs room above it."""
+SAMPLING_TESTS = 3.0
+"""How many tests share the level of S3 alike: surprise, tokens outside the support, tempered alternatives."""
 
 
 def check_greedy(verifier: Columns, policy: Policy) -> Finding:
@@ -27,48 +30,43 @@ def check_greedy(verifier: Columns, policy: Policy) -> Finding:
     gaps = plausibility.greedy_gaps(verifier)
     known = ~np.isnan(gaps)
     if not known.any():
-        return Finding(test=GREEDY.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
+        return unknown(GREEDY, "no_logprobs", "no sampled logprob came back")
     rates = policy.rates
     step = policy.exact if policy.exact is not None else rates.greedy_step
     beyond = gaps[known] > step
     worst = {"worst_gap": float(gaps[known].max()), "beyond": float(beyond.sum())}
     detail = f"{int(beyond.sum())} of {len(beyond)} tokens lie more than {step:.2g} nat below the best"
-    finding = Finding(test=GREEDY.id, outcome="pass", detail=detail, n=len(beyond), statistic=worst, blind=GREEDY.blind)
+    finding = passed(GREEDY, detail, len(beyond), worst)
     if policy.exact is not None:
         return failed_if(bool(beyond.any()), finding, "sampling")
     if rates.greedy_tokens == 0:
         detail = "no honest greedy tokens were measured"
         return msgspec.structs.replace(finding, outcome="unknown", reason="profile_uncalibrated", detail=detail)
     p0 = conformal.upper_rate(rates.greedy_beyond, rates.greedy_tokens)
-    return _bet(finding, evalue.mismatch_log_e(beyond, min(p0, 0.99)), policy)
+    return _bet(finding, evalue.mismatch_log_e(beyond, min(p0, MOST_BEYOND)), policy)
 
 
 def _bet(finding: Finding, log_e: Floats, policy: Policy) -> Finding:
-    """A running log e-value turned into a finding: failed once it ever reached the level of S2."""
-    best = float(log_e.max())
-    finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=min(1.0, math.exp(-max(0.0, best))))
-    return failed_if(best >= -math.log(policy.level_of(SEED)), finding, "sampling")
+    """A running log e-value turned into a finding: failed once it ever reached the level of S2, which S2g has."""
+    finding = msgspec.structs.replace(finding, log_e=float(log_e[-1]), p=evalue.ever_p(log_e))
+    return failed_if(float(log_e.max()) >= -math.log(policy.level_of(SEED)), finding, "sampling")
 
 
-def check_sampling(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy, level: float) -> Finding:
+def check_sampling(case: ReplayedCase, sampler: Sampler, level: float) -> Finding:
     """S3: surprise, out-of-support share and tempered alternatives; `level` is shared by the three."""
-    if offline.sampler is None:
-        raise ValueError("no sampler")
-    drawn = plausibility.outcomes(verifier, offline.sampler, artifact.claim.model.vocab_size)
+    drawn = plausibility.outcomes(case.verifier, sampler, case.record.vocab_size)
     told = plausibility.surprise(drawn)
     numbers = {"z": told.z, "entropy": told.entropy, "out": float(told.out), "open": float(told.open)}
     numbers = {k: v for k, v in numbers.items() if math.isfinite(v)}
     detail = f"surprise z {told.z:.2f} over {told.tokens} tokens, {told.out} outside the support"
-    finding = Finding(
-        test=SAMPLING.id, outcome="pass", detail=detail, n=told.tokens, statistic=numbers, blind=SAMPLING.blind
-    )
     tempered = plausibility.tempered_log_e(drawn)
-    finding = msgspec.structs.replace(finding, log_e=float(tempered[-1]) if len(tempered) else None)
-    failed = _sampling_failed(drawn, told, tempered, policy, level / 3.0)
+    log_e = float(tempered[-1]) if len(tempered) else None
+    finding = msgspec.structs.replace(passed(SAMPLING, detail, told.tokens, numbers), log_e=log_e)
+    failed = _sampling_failed(drawn, told, tempered, case.policy, level / SAMPLING_TESTS)
     if failed is not None:
         return msgspec.structs.replace(finding, outcome="fail", reason="sampling", p=failed)
-    if told.open > OPEN_SHARE * len(verifier):
-        detail = f"at {told.open} of {len(verifier)} positions the record does not fix the claimed distribution"
+    if told.open > OPEN_SHARE * len(case.verifier):
+        detail = f"at {told.open} of {len(case.verifier)} positions the record does not fix the claimed distribution"
         return msgspec.structs.replace(finding, outcome="unknown", reason="sampler_unknown", detail=detail)
     if told.entropy < LEAST_ENTROPY:
         detail = f"the summed entropy is {told.entropy:.1f} nats, {LEAST_ENTROPY:g} are needed"
@@ -85,13 +83,13 @@ def _sampling_failed(
     too light in the tails of short ones.
     """
     calibration = policy.calibration("surprise", len(drawn.out))
-    calibrated = 2.0 * conformal.least_p(len(calibration)) <= level
+    calibrated = conformal.least_two_sided_p(len(calibration)) <= level
     p_values = []
     if calibrated and told.entropy >= LEAST_ENTROPY and math.isfinite(told.z):
         p_values.append(conformal.two_sided_p(calibration, told.z))
     p0 = 0.0 if policy.exact is not None else conformal.upper_rate(policy.rates.out, policy.rates.tokens)
     if p0 < 1.0:
-        p_values.append(math.exp(-max(0.0, float(evalue.mismatch_log_e(drawn.out, p0).max(initial=0.0)))))
-    p_values.append(math.exp(-max(0.0, float(tempered.max(initial=0.0)))))
+        p_values.append(evalue.ever_p(evalue.mismatch_log_e(drawn.out, p0)))
+    p_values.append(evalue.ever_p(tempered))
     least = min(p_values)
     return least if least <= level else None

@@ -1,11 +1,10 @@
 """S2, S4 and what binds a seed: does the draw, repeated under the claimed seed, give the recorded tokens?
 
 S4 repeats it on the record's own logprobs and is exact; S2 on the verifier's. Nothing that is said of a seed counts
-where the executor could have chosen it."""
+where the executor could have chosen it.
+"""
 
 from __future__ import annotations
-
-import math
 
 import msgspec
 
@@ -13,12 +12,12 @@ from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.seeds import seed_is_bound
 from logproof.verify.check_table import SEED, SEED_ORIGIN, SEEDS_CHOSEN, SELF_REPLAY
-from logproof.verify.checks.case import Offline
+from logproof.verify.checks.case import RecordedCase, ReplayedCase
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, evalue, plausibility, redraw
 from logproof.verify.stats.sampler_profiles import Profile
 from logproof.verify.stats.support import Sampler, bending
-from logproof.verify.verdict import Finding, failed_if
+from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
 FLOAT_NOISE = 2e-6
 """Rounding of float32 logprobs of one row against each other, nats."""
@@ -60,58 +59,54 @@ def choice_is_bound(artifact: Artifact) -> bool:
     return n == 1 or (isinstance(body, dict) and body.get("n") == n)
 
 
-def check_seed_origin(artifact: Artifact, bound: bool) -> Finding:
-    seed = artifact.sampling.seed
-    if bound:
-        return Finding(
-            test=SEED_ORIGIN.id, outcome="pass", detail="the executor did not choose the seed", blind=SEED_ORIGIN.blind
-        )
+def check_seed_origin(case: RecordedCase) -> list[Finding]:
+    """The check called "seed": passed where the executor could not have chosen the seed of this choice."""
+    artifact, seed = case.artifact, case.artifact.sampling.seed
+    bound = seed_is_bound(seed)
+    if bound and choice_is_bound(artifact):
+        return [passed(SEED_ORIGIN, "the executor did not choose the seed")]
     detail = f"the seed's origin is {'absent' if seed is None else seed.origin}"
-    if seed_is_bound(seed):
+    if bound:
         detail = f"it is one of {artifact.choice.n} choices, for which the recorded request does not ask"
-    return Finding(test=SEED_ORIGIN.id, outcome="unknown", reason="seed_unbound", detail=detail)
+    return [unknown(SEED_ORIGIN, "seed_unbound", detail)]
 
 
-def check_self_replay(
-    artifact: Artifact, columns: Columns, sampler: Sampler | str, profile: Profile | None, step: float
-) -> Finding:
-    obstacle = seed_obstacle(artifact, sampler, profile)
-    if obstacle is not None or isinstance(sampler, str):
-        return Finding(test=SELF_REPLAY.id, outcome="unknown", reason="sampler_unknown", detail=obstacle or "")
-    if sampler.greedy:
-        return _own_maximum(columns, step)
-    seed = drawn_seed(artifact)
-    if seed is None or profile is None:
-        return Finding(test=SELF_REPLAY.id, outcome="unknown", reason="sampler_unknown", detail="no seed or profile")
-    prompt = len(artifact.tokens.prompt_ids or ())
-    draw = redraw.redraw(columns, sampler, profile, seed, prompt, step=step, vocab_size=artifact.claim.model.vocab_size)
-    return _violations(draw, columns)
+def check_self_replay(case: RecordedCase) -> list[Finding]:
+    """S4: the draw repeated on the record's own logprobs; one violation is a contradiction."""
+    obstacle = seed_obstacle(case.artifact, case.sampler, case.profile)
+    if obstacle is not None or isinstance(case.sampler, str):
+        return [unknown(SELF_REPLAY, "sampler_unknown", obstacle or "")]
+    if case.sampler.greedy:
+        return [_own_maximum(case.columns, case.step)]
+    seed = drawn_seed(case.artifact)
+    if seed is None or case.profile is None:
+        return [unknown(SELF_REPLAY, "sampler_unknown", "no seed or profile")]
+    draw = redraw.redraw(
+        case.columns,
+        case.sampler,
+        case.profile,
+        seed,
+        case.prompt_tokens,
+        step=case.step,
+        vocab_size=case.vocab_size,
+    )
+    return [_violations(draw, case.columns)]
 
 
 def _violations(draw: redraw.Redraw, columns: Columns) -> Finding:
-    blind = f"{SELF_REPLAY.blind}; {SEEDS_CHOSEN}"
     judged = int(draw.known.sum())
     if judged == 0:
-        return Finding(
-            test=SELF_REPLAY.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded"
-        )
-    share = float((draw.mismatch & draw.known).sum()) / judged
+        return unknown(SELF_REPLAY, "no_logprobs", "no sampled logprob is recorded")
     at = redraw.first_violation(draw)
-    numbers = {"mismatch_share": share}
     if at is None:
         detail = f"{judged} recorded tokens are the draws from their own logprobs"
-        return Finding(test=SELF_REPLAY.id, outcome="pass", detail=detail, n=judged, statistic=numbers, blind=blind)
-    what = "cannot be drawn" if draw.out[at] else f"loses to {draw.rivals[at]} by {draw.margin[at]:.4f}"
-    detail = f"token {at} ({columns.sampled_ids[at]}) {what}"
-    return Finding(
-        test=SELF_REPLAY.id,
-        outcome="fail",
-        reason="self_replay",
-        detail=detail,
-        n=judged,
-        statistic=numbers,
-        blind=blind,
-    )
+    else:
+        what = "cannot be drawn" if draw.out[at] else f"loses to {draw.rivals[at]} by {draw.margin[at]:.4f}"
+        detail = f"token {at} ({columns.sampled_ids[at]}) {what}"
+    numbers = {"mismatch_share": float((draw.mismatch & draw.known).sum()) / judged}
+    finding = passed(SELF_REPLAY, detail, judged, numbers)
+    finding = msgspec.structs.replace(finding, blind=f"{SELF_REPLAY.blind}; {SEEDS_CHOSEN}")
+    return failed_if(at is not None, finding, "self_replay")
 
 
 def _own_maximum(columns: Columns, step: float) -> Finding:
@@ -119,35 +114,39 @@ def _own_maximum(columns: Columns, step: float) -> Finding:
     gaps = plausibility.greedy_gaps(columns)
     judged = int((gaps == gaps).sum())
     if judged == 0:
-        return Finding(
-            test=SELF_REPLAY.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob is recorded"
-        )
+        return unknown(SELF_REPLAY, "no_logprobs", "no sampled logprob is recorded")
+    # Both the best and the sampled logprob may be off by a step.
     bad = (gaps > 2.0 * step + FLOAT_NOISE).nonzero()[0]
     if len(bad):
         at = int(bad[0])
         detail = f"greedy is claimed, but token {at} lies {gaps[at]:.4f} nat below its own row's best"
         return Finding(test=SELF_REPLAY.id, outcome="fail", reason="self_replay", detail=detail, n=judged)
-    detail = f"{judged} tokens are the best of their own rows"
-    return Finding(test=SELF_REPLAY.id, outcome="pass", detail=detail, n=judged, blind=SELF_REPLAY.blind)
+    return passed(SELF_REPLAY, f"{judged} tokens are the best of their own rows", judged)
 
 
-def check_seed(artifact: Artifact, offline: Offline, verifier: Columns, policy: Policy) -> Finding:
+def check_seed(case: ReplayedCase, sampler: Sampler) -> Finding:
     """S2: the draw repeated on the verifier's logprobs, margins bet against honest ones."""
-    obstacle = seed_obstacle(artifact, offline.sampler or "the sampling is unknown", offline.profile)
-    seed = drawn_seed(artifact)
-    if obstacle is not None or offline.profile is None or seed is None or offline.sampler is None:
-        return Finding(test=SEED.id, outcome="unknown", reason="sampler_unknown", detail=obstacle or "no seed")
+    record, policy = case.record, case.policy
+    obstacle = seed_obstacle(record.artifact, sampler, record.profile)
+    seed = drawn_seed(record.artifact)
+    if obstacle is not None or record.profile is None or seed is None:
+        return unknown(SEED, "sampler_unknown", obstacle or "no seed")
     draw = redraw.redraw(
-        verifier,
-        offline.sampler,
-        offline.profile,
+        case.verifier,
+        sampler,
+        record.profile,
         seed,
-        len(artifact.tokens.prompt_ids or ()),
+        record.prompt_tokens,
         step=policy.exact or 0.0,
-        slack=policy.cut_slack(offline.sampler),
-        vocab_size=artifact.claim.model.vocab_size,
+        slack=policy.cut_slack(sampler),
+        vocab_size=record.vocab_size,
     )
     return seed_finding(draw, policy)
+
+
+MARGIN_FACTOR, BET_FACTOR = 1.5, 3.0
+"""Weighted Bonferroni: by what the p-values of the mean margin and of the bet are multiplied, the inverse of the shares
+that they have of S2's level: two thirds and one third."""
 
 
 def seed_finding(draw: redraw.Redraw, policy: Policy) -> Finding:
@@ -158,20 +157,20 @@ def seed_finding(draw: redraw.Redraw, policy: Policy) -> Finding:
     """
     judged = int(draw.known.sum())
     if judged == 0:
-        return Finding(test=SEED.id, outcome="unknown", reason="no_logprobs", detail="no sampled logprob came back")
+        return unknown(SEED, "no_logprobs", "no sampled logprob came back")
     missed = int((draw.mismatch & draw.known).sum())
     numbers = {"mismatch_share": missed / judged, "capped_margin": draw.capped(), "out": float(draw.out.sum())}
     detail = f"{missed} of {judged} tokens are not the draws of the claimed seed"
-    finding = Finding(test=SEED.id, outcome="pass", detail=detail, n=judged, statistic=numbers, blind=SEED.blind)
+    finding = passed(SEED, detail, judged, numbers)
     if policy.exact is not None:
         return failed_if(missed > 0, finding, "seed")
     if len(policy.rates.margins) != redraw.BINS or sum(policy.rates.margins) == 0:
         detail = "no honest margins were measured"
         return msgspec.structs.replace(finding, outcome="unknown", reason="profile_uncalibrated", detail=detail)
     log_e = evalue.bins_log_e(redraw.margin_bins(draw), evalue.null_shares(policy.rates.margins))
-    level, p = policy.level_of(SEED), math.exp(-max(0.0, float(log_e.max())))
+    level, p = policy.level_of(SEED), evalue.ever_p(log_e)
     calibration = policy.calibration("margin", len(draw.margin))
-    if 1.5 * conformal.least_p(len(calibration)) <= level:
-        p = min(1.0, 3.0 * p, 1.5 * conformal.p_value(calibration, draw.capped()))
+    if MARGIN_FACTOR * conformal.least_p(len(calibration)) <= level:
+        p = min(1.0, BET_FACTOR * p, MARGIN_FACTOR * conformal.p_value(calibration, draw.capped()))
     finding = msgspec.structs.replace(finding, detail=f"{detail}, p = {p:.4f}", log_e=float(log_e[-1]), p=p)
     return failed_if(p <= level, finding, "seed")

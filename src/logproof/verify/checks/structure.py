@@ -20,7 +20,7 @@ from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions
 from logproof.verify.artifact.columns import Floats
 from logproof.verify.artifact.seeds import seed_is_bound
 from logproof.verify.check_table import STRUCTURE
-from logproof.verify.verdict import Finding
+from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
 FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage"]
 SUM_SLACK = 1e-3
@@ -233,27 +233,23 @@ def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[Fault]:
 
 
 def check_structure(artifact: Artifact) -> Finding:
+    """S0a: the first fault and how many there are; passed without any."""
     found = faults(artifact)
     if not found:
         signature = artifact.seal.signature if artifact.seal is not None else None
         signed = "" if signature is None else f", and is signed by {signature.key_id}"
-        return Finding(
-            test=STRUCTURE.id, outcome="pass", detail=f"the artifact obeys its own rules{signed}", blind=STRUCTURE.blind
-        )
+        return passed(STRUCTURE, f"the artifact obeys its own rules{signed}")
     first = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    detail = f"{first.where} {first.detail}{more}"
-    return Finding(
-        test=STRUCTURE.id, outcome="fail", reason=first.reason, detail=detail, n=len(found), blind=STRUCTURE.blind
-    )
+    sound = passed(STRUCTURE, f"{first.where} {first.detail}{more}", len(found))
+    return failed_if(True, sound, first.reason)
 
 
 def check_evidence(artifact: Artifact) -> Finding | None:
+    """S0a again, unknown: which evidence is missing, so that nothing can be replayed; None where all is there."""
     if artifact.tokens.completion_ids is None or artifact.tokens.prompt_ids is None:
         detail = "only texts were recorded; retokenising them may give other tokens than were sampled"
-        return Finding(test=STRUCTURE.id, outcome="unknown", reason="no_token_ids", detail=detail)
+        return unknown(STRUCTURE, "no_token_ids", detail)
     if artifact.positions is None:
-        return Finding(
-            test=STRUCTURE.id, outcome="unknown", reason="no_logprobs", detail="ids were recorded without logprobs"
-        )
+        return unknown(STRUCTURE, "no_logprobs", "ids were recorded without logprobs")
     return None

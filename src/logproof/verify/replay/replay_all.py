@@ -63,13 +63,13 @@ async def compare(
 ) -> ReplayComparison | FailedReplay:
     """Replay one artifact, unless its own checks refuse it, and compare. Raises as `replay`."""
     checked = check(artifact)
-    if checked.columns is None or not checked.replayable:
+    if checked.case is None:
         detail = next((f.detail for f in checked.findings if f.outcome != "pass"), "it cannot be replayed")
         return FailedReplay(artifact.artifact_id, detail)
     answer = await replay(trusted, artifact, method, repeats=repeats, fill=fill)
     if isinstance(answer, ReplayFailure):
         return FailedReplay(artifact.artifact_id, f"{answer.reason}: {answer.detail}")
-    own, theirs = checked.columns, answer.columns if answer.scored is None else answer.scored
+    own, theirs = checked.case.columns, answer.columns if answer.scored is None else answer.scored
     same = len(answer.columns) == len(own) and bool((answer.columns.sampled_ids == own.sampled_ids).all())
     return ReplayComparison(
         artifact=artifact.artifact_id,

@@ -46,6 +46,11 @@ def least_p(n: int) -> float:
     return 1.0 / (n + 1)
 
 
+def least_two_sided_p(n: int) -> float:
+    """The smallest two-sided p-value that n calibration scores can give."""
+    return 2.0 * least_p(n)
+
+
 def needed(level: float) -> int:
     """Calibration scores needed before any p-value can be at most `level`. Raises ValueError outside 0..1."""
     if not 0.0 < level < 1.0:

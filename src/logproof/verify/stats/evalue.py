@@ -8,6 +8,7 @@ and seed count once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,6 +25,14 @@ def from_p(p: float, kappa: float = 0.5) -> float:
         raise ValueError(f"p {p} or kappa {kappa} is out of range")
     with np.errstate(divide="ignore"):
         return float(np.log(kappa) + (kappa - 1.0) * np.log(p))
+
+
+def ever_p(log_e: Floats) -> float:
+    """A p-value from a running log e-value, float64 [n]: one over the most it ever reached, at most 1.
+
+    By Ville's inequality an honest run ever reaches 1/p with chance at most p. 1 without a step.
+    """
+    return math.exp(-max(0.0, float(log_e.max(initial=0.0))))
 
 
 def average(log_es: Sequence[float]) -> float:
