@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from logproof.launch import stop_engine
-from logproof.launch.running_engines import recorded
+from logproof.launch.running_engines import read_records
 
 SERVER = """
 import http.server, os, signal, subprocess, sys, time
@@ -101,10 +101,10 @@ def world(tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(packages))
     monkeypatch.setattr("logproof.launch.processes.GRACE_SECONDS", 0.5)
-    for pause in ("processes.POLL_SECONDS", "health.POLL_SECONDS", "smallmodel.POLL_SECONDS"):
+    for pause in ("processes.POLL_SECONDS", "health.POLL_SECONDS", "small_model.POLL_SECONDS"):
         monkeypatch.setattr(f"logproof.launch.{pause}", 0.02)
     yield
-    for engine in recorded():
+    for engine in read_records():
         stop_engine(engine)
 
 

@@ -10,14 +10,23 @@ from logproof.errors import EngineError, UsageError
 from logproof.launch import running_engines
 from logproof.launch.places import engines_dir
 from logproof.launch.processes import mark
-from logproof.launch.running_engines import choose_name, choose_port, find, forget, is_gone, record, recorded, running
-from logproof.launch.spec import Engine, Mark
+from logproof.launch.running_engines import (
+    choose_name,
+    choose_port,
+    find,
+    forget,
+    is_gone,
+    read_records,
+    record,
+    running,
+)
+from logproof.launch.spec import LocalEngine, Mark
 
 DEAD = Mark(2**22 + 1, "never")
 
 
-def engine(name: str, port: int = 1, leader: Mark = DEAD) -> Engine:
-    return Engine(
+def engine(name: str, port: int = 1, leader: Mark = DEAD) -> LocalEngine:
+    return LocalEngine(
         name=name,
         backend="vllm",
         model="/m",
@@ -37,19 +46,19 @@ def test_records_come_back_as_they_were() -> None:
     alive = engine("b", leader=own)
     record(alive)
     record(engine("a"))
-    assert recorded() == [engine("a"), alive]
+    assert read_records() == [engine("a"), alive]
     assert find("b") == alive
     assert running() == [alive]
     assert is_gone(engine("a"))
     forget(alive)
     forget(alive)
-    assert recorded() == [engine("a")]
+    assert read_records() == [engine("a")]
 
 
 def test_a_record_that_is_another_engines_by_now_is_kept() -> None:
     record(engine("a"))
     forget(msgspec.structs.replace(engine("a"), leader=Mark(1, "other")))
-    assert recorded() == [engine("a")]
+    assert read_records() == [engine("a")]
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -66,7 +75,7 @@ def test_a_broken_record_is_named() -> None:
     path = engines_dir() / "x.json"
     path.write_text("{")
     with pytest.raises(EngineError, match=r"x\.json is no record") as caught:
-        recorded()
+        read_records()
     assert caught.value.hint == "delete it"
     path.unlink()
 

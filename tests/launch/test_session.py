@@ -20,7 +20,7 @@ import os, signal, time
 import pytest
 from logproof.launch import EngineSpec, running_engine
 from logproof.launch.places import engines_dir
-from logproof.launch.running_engines import recorded
+from logproof.launch.running_engines import read_records
 
 @pytest.fixture(scope="session")
 def engine():
@@ -28,7 +28,7 @@ def engine():
         yield engine
 
 def test_is_interrupted(engine):
-    print("records", engines_dir(), [e.name for e in recorded()], flush=True)
+    print("records", engines_dir(), [e.name for e in read_records()], flush=True)
     print("member", *(f"{{m.pid}}/{{m.started}}" for m in engine.members), flush=True)
     os.kill(os.getpid(), {number})
     time.sleep(60)

@@ -11,14 +11,14 @@ import psutil
 import pytest
 
 from logproof.errors import EngineError, UsageError
-from logproof.launch import EngineSpec, StartFailed, listed, running_engine, start_engine, stop_engine
+from logproof.launch import EngineSpec, StartFailed, list_engines, running_engine, start_engine, stop_engine
 from logproof.launch.health import answers
 from logproof.launch.processes import family, is_alive
-from logproof.launch.running_engines import recorded
-from logproof.launch.spec import Engine
+from logproof.launch.running_engines import read_records
+from logproof.launch.spec import LocalEngine
 
 
-def _in_group_of(engine: Engine) -> list[int]:
+def _in_group_of(engine: LocalEngine) -> list[int]:
     return [m.pid for m in family(engine.leader)]
 
 
@@ -35,18 +35,18 @@ def test_an_engine_runs_from_start_to_stop(checkpoint: str) -> None:
         assert (engine.name, engine.served_name, engine.model) == ("my-model_1", "My Model_1", checkpoint)
         assert (engine.package, engine.version, engine.plugin) == ("vllm", "9.9.9", None)
         assert engine.ready
-        assert recorded() == [engine]
+        assert read_records() == [engine]
         assert any("vllm 9.9.9" in line for line in seen)
         assert f"--port {engine.port}" in Path(engine.log_path).read_text()
     assert not is_alive(engine.leader)
-    assert recorded() == []
+    assert read_records() == []
     assert not answers(engine.port)
     assert Path(engine.log_path).exists()
 
 
 def test_several_engines_at_once_do_not_collide(checkpoint: str) -> None:
     spec = EngineSpec(model=checkpoint)
-    engines: list[Engine] = []
+    engines: list[LocalEngine] = []
     threads = [threading.Thread(target=lambda: engines.append(start_engine(spec))) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -75,7 +75,7 @@ def test_a_dying_engine_fails_with_its_cause_and_last_lines(checkpoint: str, mon
     assert caught.value.lines[-1] == "RuntimeError: engine core failed, see above"
     assert caught.value.hint is not None
     assert "my-model_1.log" in caught.value.hint
-    assert recorded() == []
+    assert read_records() == []
 
 
 def test_a_killed_engine_is_named_by_its_signal(checkpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_an_engine_that_never_answers_is_ended(mode: str, checkpoint: str, monke
     with pytest.raises(StartFailed, match=r"did not answer within 0\.3 s"):
         start_engine(EngineSpec(model=checkpoint, ready_seconds=0.3))
     assert _engine_processes(checkpoint) == []
-    assert recorded() == []
+    assert read_records() == []
 
 
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
@@ -102,7 +102,7 @@ def test_a_signal_during_the_start_leaves_nothing(
     with pytest.raises(raised):
         start_engine(EngineSpec(model=checkpoint), _once_running(lambda: os.kill(os.getpid(), number)))
     assert _engine_processes(checkpoint) == []
-    assert recorded() == []
+    assert read_records() == []
     assert signal.getsignal(number) is before
 
 
@@ -120,7 +120,7 @@ def test_progress_tells_what_the_log_says_or_that_it_says_nothing(
 
 def _once_running(act: Callable[[], None]) -> Callable[[float, str], None]:
     def progress(elapsed: float, line: str) -> None:
-        if recorded():
+        if read_records():
             act()
 
     return progress
@@ -141,8 +141,8 @@ def test_stop_ends_the_workers_of_a_dead_leader(checkpoint: str, monkeypatch: py
     os.kill(engine.pid, signal.SIGKILL)
     os.waitpid(engine.pid, 0)
     assert [is_alive(m) for m in engine.members].count(True) == 1
-    assert listed() == [engine]
-    assert recorded() == [engine]
+    assert list_engines() == [engine]
+    assert read_records() == [engine]
     stop_engine(engine)
     assert not any(is_alive(m) for m in engine.members)
 
@@ -151,8 +151,8 @@ def test_a_dead_engine_is_listed_once(checkpoint: str) -> None:
     engine = start_engine(EngineSpec(model=checkpoint))
     os.kill(engine.pid, signal.SIGKILL)
     os.waitpid(engine.pid, 0)
-    assert listed() == [engine]
-    assert listed() == []
+    assert list_engines() == [engine]
+    assert list_engines() == []
 
 
 def test_taken_names_and_ports_are_refused(checkpoint: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from logproof.launch import stop_engine
 from logproof.launch.processes import is_alive
-from logproof.launch.running_engines import find, recorded
+from logproof.launch.running_engines import find, read_records
 
 SECONDS = 900
 """Limit of one command; it ends a hang, nothing is measured by it."""
@@ -21,7 +21,7 @@ SECONDS = 900
 def own_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     yield
-    for engine in recorded():
+    for engine in read_records():
         stop_engine(engine)
 
 
@@ -55,4 +55,4 @@ def test_a_real_engine_that_dies_shows_why() -> None:
     assert "ended while it started" in failed.stderr
     assert "max_model_len" in failed.stderr
     assert "Traceback" not in failed.stderr.splitlines()[-2]
-    assert recorded() == []
+    assert read_records() == []

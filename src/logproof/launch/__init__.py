@@ -9,7 +9,7 @@ with running_engine(EngineSpec(dtype="float32")) as engine:
 from __future__ import annotations
 
 from logproof.launch.health import StartFailed
-from logproof.launch.spec import Engine, EngineSpec
-from logproof.launch.start import listed, running_engine, start_engine, stop_engine
+from logproof.launch.spec import EngineSpec, LocalEngine
+from logproof.launch.start import list_engines, running_engine, start_engine, stop_engine
 
-__all__ = ["Engine", "EngineSpec", "StartFailed", "listed", "running_engine", "start_engine", "stop_engine"]
+__all__ = ["EngineSpec", "LocalEngine", "StartFailed", "list_engines", "running_engine", "start_engine", "stop_engine"]

@@ -1,4 +1,4 @@
-"""Turn a GGUF file into a model folder that engines load. Run as a script by `smallmodel`, never imported.
+"""Turn a GGUF file into a model folder that engines load. Run as a script by `small_model`, never imported.
 
 It is a process of its own because it needs transformers, which `logproof` itself must not load. The engine's
 interpreter runs it: `python convert_gguf.py FILE.gguf FOLDER`. It writes the tokenizer, and the weights as bfloat16

@@ -13,7 +13,7 @@ import psutil
 from logproof.errors import EngineError
 from logproof.launch.logs import first_error, last_line, tail
 from logproof.launch.processes import exit_status, family
-from logproof.launch.spec import HOST, Engine, Progress
+from logproof.launch.spec import HOST, LocalEngine, Progress
 
 ANSWER_SECONDS = 2.0
 POLL_SECONDS = 0.25
@@ -24,7 +24,7 @@ SHOWN_LINES = 15
 class StartFailed(EngineError):
     """An engine died or did not answer in time. lines: the end of its log."""
 
-    def __init__(self, engine: Engine, what: str) -> None:
+    def __init__(self, engine: LocalEngine, what: str) -> None:
         path = Path(engine.log_path)
         self.lines = tuple(tail(path, SHOWN_LINES))
         cause = first_error(path)
@@ -46,7 +46,7 @@ def answers(port: int) -> bool:
         connection.close()
 
 
-def wait_ready(engine: Engine, seconds: float, check: Callable[[], None], progress: Progress) -> None:
+def wait_ready(engine: LocalEngine, seconds: float, check: Callable[[], None], progress: Progress) -> None:
     """Return when the engine's own process answers on its port.
 
     check: called at each look; it may raise. Raises StartFailed when the engine ends or `seconds` pass, and
@@ -69,7 +69,7 @@ def wait_ready(engine: Engine, seconds: float, check: Callable[[], None], progre
         time.sleep(POLL_SECONDS)
 
 
-def _require_own(engine: Engine) -> None:
+def _require_own(engine: LocalEngine) -> None:
     """Another program may have taken the port after it was chosen, and its answer must not pass for ours."""
     if not any(_listens(member.pid, engine.port) for member in family(engine.leader)):
         raise EngineError(f"another program answers on port {engine.port}", hint="start again: a free port is chosen")

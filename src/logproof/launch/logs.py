@@ -21,7 +21,7 @@ _ERROR = re.compile(r"\b(?:[A-Za-z_.]*(?:Error|Exception)|error): \S.*")
 
 def tail(path: Path, lines: int) -> list[str]:
     """The last lines of a log, of at most its last 256 KiB, without line ends. Raises StoreError."""
-    with _opened(path) as log:
+    with _open_log(path) as log:
         return _last(_end(log), lines)
 
 
@@ -32,7 +32,7 @@ def last_line(path: Path) -> str:
 
 def first_error(path: Path) -> str | None:
     """The first line in a log's end that names an error: of a chain of them, the cause."""
-    with _opened(path) as log:
+    with _open_log(path) as log:
         found = _ERROR.search(_end(log))
     return clip(found.group()) if found else None
 
@@ -40,7 +40,7 @@ def first_error(path: Path) -> str | None:
 def follow(path: Path, lines: int, alive: Callable[[], bool]) -> Iterator[str]:
     """The last lines of a log, then what is added, in pieces as they come, until `alive` says no. Raises StoreError."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with _opened(path) as log:
+    with _open_log(path) as log:
         yield "".join(f"{line}\n" for line in _last(_end(log), lines))
         running = True
         while running:
@@ -51,7 +51,7 @@ def follow(path: Path, lines: int, alive: Callable[[], bool]) -> Iterator[str]:
                 time.sleep(_POLL_SECONDS)
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_log(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:

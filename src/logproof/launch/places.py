@@ -17,12 +17,12 @@ _PAUSE_SECONDS = 0.05
 
 def engines_dir() -> Path:
     """`$XDG_STATE_HOME/logproof/engines`, made if absent: one NAME.json and one NAME.log an engine."""
-    return _made(_base("XDG_STATE_HOME", ".local/state") / "engines")
+    return _make(_base("XDG_STATE_HOME", ".local/state") / "engines")
 
 
 def models_dir() -> Path:
     """`$XDG_CACHE_HOME/logproof/models`, made if absent: one folder a prepared checkpoint."""
-    return _made(_base("XDG_CACHE_HOME", ".cache") / "models")
+    return _make(_base("XDG_CACHE_HOME", ".cache") / "models")
 
 
 @contextmanager
@@ -61,6 +61,6 @@ def _base(variable: str, fallback: str) -> Path:
     return (Path(value) if os.path.isabs(value) else Path.home() / fallback) / "logproof"
 
 
-def _made(path: Path) -> Path:
+def _make(path: Path) -> Path:
     make_directory(path)
     return path

@@ -18,7 +18,7 @@ from logproof.errors import EngineError, UsageError
 from logproof.files import read_bounded, write_atomic
 from logproof.launch.places import engines_dir, locked
 from logproof.launch.processes import is_alive
-from logproof.launch.spec import HOST, Engine
+from logproof.launch.spec import HOST, LocalEngine
 
 FIRST_PORT = 8100
 """Below the range from which systems and engines draw ports at random."""
@@ -39,43 +39,51 @@ def log_path(name: str) -> Path:
     return engines_dir() / f"{name}.log"
 
 
-def record(engine: Engine) -> None:
+def find_log(name: str) -> Path:
+    """The log of a running engine, or of one that has ended. Raises UsageError where there is none of that name."""
+    names = {engine.name for engine in running()}
+    if name not in names and not (Path(name).name == name and log_path(name).is_file()):
+        find(name)
+    return log_path(name)
+
+
+def record(engine: LocalEngine) -> None:
     """Write or replace the record of an engine."""
     write_atomic(_path(engine.name), msgspec.json.encode(engine))
 
 
-def forget(engine: Engine) -> None:
+def forget(engine: LocalEngine) -> None:
     """Remove the record, unless the name is another engine's by now."""
     kept = _read(_path(engine.name))
     if kept is not None and kept.leader == engine.leader:
         _path(engine.name).unlink(missing_ok=True)
 
 
-def recorded() -> list[Engine]:
+def read_records() -> list[LocalEngine]:
     """Every recorded engine, dead ones included, by name. Raises EngineError for a file that is no record."""
     found = (_read(path) for path in engines_dir().glob("*.json"))
     return sorted((engine for engine in found if engine is not None), key=lambda engine: engine.name)
 
 
-def find(name: str) -> Engine:
+def find(name: str) -> LocalEngine:
     """The recorded engine of that name. Raises UsageError that lists the names there are."""
-    engines = {engine.name: engine for engine in recorded()}
+    engines = {engine.name: engine for engine in read_records()}
     if name not in engines:
         raise UsageError(f"no engine is named {name!r}", hint=f"recorded: {', '.join(engines) or 'none'}")
     return engines[name]
 
 
-def is_gone(engine: Engine) -> bool:
+def is_gone(engine: LocalEngine) -> bool:
     """Whether no process of the engine runs any more."""
     return not any(is_alive(m) for m in (engine.leader, *engine.members))
 
 
-def running() -> list[Engine]:
+def running() -> list[LocalEngine]:
     """The recorded engines of which a process runs."""
-    return [engine for engine in recorded() if not is_gone(engine)]
+    return [engine for engine in read_records() if not is_gone(engine)]
 
 
-def choose_name(wanted: str | None, base: str, others: list[Engine]) -> str:
+def choose_name(wanted: str | None, base: str, others: list[LocalEngine]) -> str:
     """`wanted`, or `base` with a number if others have it. Raises UsageError when `wanted` is taken."""
     taken = {engine.name for engine in others}
     if wanted is None:
@@ -86,7 +94,7 @@ def choose_name(wanted: str | None, base: str, others: list[Engine]) -> str:
     return wanted
 
 
-def choose_port(wanted: int | None, others: list[Engine]) -> int:
+def choose_port(wanted: int | None, others: list[LocalEngine]) -> int:
     """`wanted`, or the first free port from FIRST_PORT on. Raises UsageError when it is, or all are, taken."""
     holders = {engine.port: engine.name for engine in others}
     if wanted is None:
@@ -119,10 +127,10 @@ def _path(name: str) -> Path:
     return engines_dir() / f"{name}.json"
 
 
-def _read(path: Path) -> Engine | None:
+def _read(path: Path) -> LocalEngine | None:
     if not path.exists():
         return None
     try:
-        return msgspec.json.decode(read_bounded(path, _MAX_RECORD), type=Engine)
+        return msgspec.json.decode(read_bounded(path, _MAX_RECORD), type=LocalEngine)
     except msgspec.DecodeError as error:
         raise EngineError(f"{path} is no record of an engine: {error}", hint="delete it") from None

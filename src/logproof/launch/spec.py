@@ -1,7 +1,7 @@
-"""What to start, and what was started: `EngineSpec` goes in, an `Engine` comes out and is what `stop` takes.
+"""What to start, and what was started: `EngineSpec` goes in, an `LocalEngine` comes out and is what `stop` takes.
 
 An engine is a local vLLM or SGLang server in a process group of its own. Its record outlives the command that
-started it (`registry`), so that another command can list it, read its log and stop it.
+started it (`running_engines`), so that another command can list it, read its log and stop it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from logproof.errors import UsageError
 Backend = Literal["vllm", "sglang"]
 
 SMALL_MODEL = "smollm2"
-"""Model name that `smallmodel` resolves to a checkpoint in the user's cache."""
+"""Model name that `small_model` resolves to a checkpoint in the user's cache."""
 
 HOST = "127.0.0.1"
 """Engines listen here alone: they have no key."""
 
 Progress = Callable[[float, str], None]
-"""Told again and again while an engine starts: seconds so far, and what happens, in words."""
+"""Called again and again while an engine starts, with the seconds so far and what happens, in words."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -70,7 +70,7 @@ class Mark(msgspec.Struct, frozen=True):
     started: str
 
 
-class Engine(msgspec.Struct, frozen=True, kw_only=True):
+class LocalEngine(msgspec.Struct, frozen=True, kw_only=True):
     """A started engine, as recorded."""
 
     name: str
@@ -98,6 +98,12 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     def url(self) -> str:
         """Root of its HTTP routes."""
         return f"http://{HOST}:{self.port}"
+
+    @property
+    def software(self) -> str:
+        """What serves, with its version, and the plugin's if it is loaded; for people."""
+        plugin = f" + logproof-vllm {self.plugin}" if self.plugin else ""
+        return f"{self.package} {self.version}{plugin}"
 
     @property
     def ready(self) -> bool:

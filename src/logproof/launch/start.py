@@ -1,6 +1,6 @@
 """Start and stop engines: `start_engine`, `stop_engine`, and both around a block as `running_engine`.
 
-    spec -> interpreter asked -> model folder -> name and port chosen, spawned, recorded -> answers -> Engine
+    spec -> interpreter asked -> model folder -> name and port chosen, spawned, recorded -> answers -> LocalEngine
 
 Whatever ends the start (a signal, a dead engine, a time limit) ends every process of it and its record.
 """
@@ -25,27 +25,27 @@ from logproof.launch.running_engines import (
     forget,
     is_gone,
     log_path,
+    read_records,
     record,
-    recorded,
     registry_lock,
     running,
 )
 from logproof.launch.runtime import PLUGIN, Package, Runtime, inspect_runtime
-from logproof.launch.smallmodel import small_model
-from logproof.launch.spec import SMALL_MODEL, Engine, EngineSpec, Progress, base_name
+from logproof.launch.small_model import prepare_small_model
+from logproof.launch.spec import SMALL_MODEL, EngineSpec, LocalEngine, Progress, base_name
 
 
 def quiet(elapsed: float, line: str) -> None:
     """A Progress that shows nothing."""
 
 
-def start_engine(spec: EngineSpec, progress: Progress = quiet) -> Engine:
+def start_engine(spec: EngineSpec, progress: Progress = quiet) -> LocalEngine:
     """Start an engine and return when it answers. It goes on until `stop_engine`, also after this process ends.
 
     Raises UsageError (taken name or port, flags, model), EngineError (nothing installed, did not start),
     KeyboardInterrupt or SystemExit for a signal. After an exception no process of it is left.
     """
-    started: list[Engine] = []
+    started: list[LocalEngine] = []
     try:
         with Interrupts() as interrupts:
             return _start(spec, interrupts.check, progress, started.append)
@@ -55,7 +55,7 @@ def start_engine(spec: EngineSpec, progress: Progress = quiet) -> Engine:
         raise
 
 
-def stop_engine(engine: Engine) -> None:
+def stop_engine(engine: LocalEngine) -> None:
     """End every process of the engine, and its record; its log stays. Nothing happens if it is gone already.
 
     A process that got the id of a dead one is left alone. Raises EngineError when a process cannot be ended.
@@ -67,7 +67,7 @@ def stop_engine(engine: Engine) -> None:
 
 
 @contextmanager
-def running_engine(spec: EngineSpec, progress: Progress = quiet) -> Iterator[Engine]:
+def running_engine(spec: EngineSpec, progress: Progress = quiet) -> Iterator[LocalEngine]:
     """An engine for the length of a block."""
     engine = start_engine(spec, progress)
     try:
@@ -76,10 +76,10 @@ def running_engine(spec: EngineSpec, progress: Progress = quiet) -> Iterator[Eng
         stop_engine(engine)
 
 
-def listed() -> list[Engine]:
+def list_engines() -> list[LocalEngine]:
     """All recorded engines, by name; the records of dead ones are dropped, so each is listed dead once."""
     with registry_lock():
-        engines = recorded()
+        engines = read_records()
         for engine in engines:
             if is_gone(engine):
                 forget(engine)
@@ -87,8 +87,8 @@ def listed() -> list[Engine]:
 
 
 def _start(
-    spec: EngineSpec, check: Callable[[], None], progress: Progress, started: Callable[[Engine], None]
-) -> Engine:
+    spec: EngineSpec, check: Callable[[], None], progress: Progress, started: Callable[[LocalEngine], None]
+) -> LocalEngine:
     check_flags(spec.flags)
     _check_model(spec.model)
     if spec.port is not None or spec.name is not None:
@@ -113,7 +113,7 @@ def _start(
 def _resolve(spec: EngineSpec, runtime: Runtime, check: Callable[[], None], progress: Progress) -> tuple[str, bool]:
     """The model as the engine takes it, and whether it is a folder."""
     if spec.model == SMALL_MODEL:
-        return str(small_model(runtime, check, progress)), True
+        return str(prepare_small_model(runtime, check, progress)), True
     path = Path(spec.model).expanduser()
     return (str(path.resolve()), True) if path.is_dir() else (spec.model, False)
 
@@ -128,7 +128,7 @@ def _check_model(model: str) -> None:
         )
 
 
-def _spawn(spec: EngineSpec, runtime: Runtime, package: Package, model: str, local: bool) -> Engine:
+def _spawn(spec: EngineSpec, runtime: Runtime, package: Package, model: str, local: bool) -> LocalEngine:
     """Choose name and port and start the process; to be called under the registry's lock."""
     others = running()
     name = choose_name(spec.name, base_name(spec.model), others)
@@ -136,7 +136,7 @@ def _spawn(spec: EngineSpec, runtime: Runtime, package: Package, model: str, loc
     served = spec.served_name or (Path(spec.model).name if local else spec.model)
     target = Target(model, served, port, local=local, small=spec.model == SMALL_MODEL)
     command = launch(spec, runtime, package, target, os.environ)
-    return Engine(
+    return LocalEngine(
         name=name,
         backend=spec.backend,
         model=model,

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from logproof.cli.engines.engine import start_with_progress
+from logproof.cli.engines.start_progress import start_with_progress
 from logproof.cli.evaluate.parity import print_parity
 from logproof.cli.evaluate.run_with_progress import print_result, run_with_progress
 from logproof.cli.options import connection

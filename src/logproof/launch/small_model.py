@@ -29,7 +29,7 @@ POLL_SECONDS = 0.2
 _SCRIPT = Path(__file__).with_name("convert_gguf.py")
 
 
-def small_model(runtime: Runtime, check: Callable[[], None], progress: Progress) -> Path:
+def prepare_small_model(runtime: Runtime, check: Callable[[], None], progress: Progress) -> Path:
     """The checkpoint folder, prepared if it is not there yet.
 
     check: called while it waits; it may raise, and nothing is left behind. Raises EngineError when the package is

@@ -10,15 +10,15 @@ import psutil
 import pytest
 
 from logproof.errors import EngineError, StoreError
-from logproof.launch import smallmodel
+from logproof.launch import small_model
 from logproof.launch.interrupts import Interrupts
 from logproof.launch.places import locked, models_dir
 from logproof.launch.runtime import inspect_runtime
-from logproof.launch.smallmodel import small_model
+from logproof.launch.small_model import prepare_small_model
 
 
 def _prepare() -> Path:
-    return small_model(inspect_runtime(), lambda: None, lambda _, line: None)
+    return prepare_small_model(inspect_runtime(), lambda: None, lambda _, line: None)
 
 
 def _left() -> list[str]:
@@ -37,7 +37,7 @@ def test_two_at_once_make_it_once() -> None:
     waited: list[str] = []
     runtime = inspect_runtime()
     threads = [
-        threading.Thread(target=small_model, args=(runtime, lambda: None, lambda _, line: waited.append(line)))
+        threading.Thread(target=prepare_small_model, args=(runtime, lambda: None, lambda _, line: waited.append(line)))
         for _ in range(3)
     ]
     for thread in threads:
@@ -65,14 +65,14 @@ def test_a_signal_ends_the_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE", "slow-convert")
     runtime = inspect_runtime()
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
-        small_model(runtime, interrupts.check, lambda _, line: os.kill(os.getpid(), signal.SIGINT))
+        prepare_small_model(runtime, interrupts.check, lambda _, line: os.kill(os.getpid(), signal.SIGINT))
     assert _left() == []
     assert not any("convert_gguf" in " ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]))
 
 
 def test_a_conversion_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE", "slow-convert")
-    monkeypatch.setattr(smallmodel, "PREPARE_SECONDS", 0.2)
+    monkeypatch.setattr(small_model, "PREPARE_SECONDS", 0.2)
     with pytest.raises(EngineError, match=r"took more than 0\.2 s"):
         _prepare()
     assert _left() == []
