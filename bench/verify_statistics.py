@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.checks import distribution
 from logproof.verify.stats import distance, evalue, plausibility, redraw
 from logproof.verify.stats.sampler_profiles import profile
@@ -40,8 +40,8 @@ def record(seed: int, width: int) -> tuple[Columns, Columns]:
     noised = depth + rng.normal(0, 0.02, depth.shape)
     where = rng.geometric(0.5, POSITIONS).clip(1, RECORDED) - 1
     rows = np.arange(POSITIONS)
-    own = make(ids[rows, where], noised[rows, where], ids[:, :RECORDED].tolist(), noised[:, :RECORDED].tolist())
-    return own, make(ids[rows, where], depth[rows, where], ids.tolist(), depth.tolist())
+    own = make_columns(ids[rows, where], noised[rows, where], ids[:, :RECORDED].tolist(), noised[:, :RECORDED].tolist())
+    return own, make_columns(ids[rows, where], depth[rows, where], ids.tolist(), depth.tolist())
 
 
 def statistics(own: Columns, verifier: Columns, seed: int) -> float:

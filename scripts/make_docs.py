@@ -17,11 +17,12 @@ import msgspec
 import typer.main
 
 import logproof.errors
+import logproof.verify.artifact.artifact
 from logproof.cli.main import app
 from logproof.dialects.capabilities import CAPABILITIES
 from logproof.dialects.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
 from logproof.dialects.registry import BUILT_IN, get_dialect
-from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.artifact import Artifact, Record, artifact_schema
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->\n"
@@ -34,7 +35,7 @@ def pages() -> dict[str, str]:
         "commands.md": commands_page(),
         "errors.md": errors_page(),
         "artifact.md": artifact_page(),
-        "artifact.schema.json": json.dumps(art.json_schema(), indent=1, sort_keys=True) + "\n",
+        "artifact.schema.json": json.dumps(artifact_schema(), indent=1, sort_keys=True) + "\n",
     }
 
 
@@ -121,19 +122,19 @@ def errors_page() -> str:
 
 def artifact_page() -> str:
     parts = [MADE + "# The artifact", "The same as [JSON Schema](artifact.schema.json). Unknown keys are refused."]
-    parts.append(f"```text\n{inspect.cleandoc(art.__doc__ or '')}\n```")
-    for record in (art.Artifact, *records_in(art.Artifact, {art.Artifact})):
+    parts.append(f"```text\n{inspect.cleandoc(logproof.verify.artifact.artifact.__doc__ or '')}\n```")
+    for record in (Artifact, *records_in(Artifact, {Artifact})):
         rows = ([f"`{f.encode_name}`", words(f.type), default(f)] for f in msgspec.structs.fields(record))
         parts.append(f"## {record.__name__}\n\n{inspect.cleandoc(record.__doc__ or '')}")
         parts.append(table(["key", "type", "if left out"], rows))
     return "\n\n".join(parts) + "\n"
 
 
-def records_in(record: type, seen: set[type]) -> Iterator[type[art.Record]]:
+def records_in(record: type, seen: set[type]) -> Iterator[type[Record]]:
     """The records that a record's fields hold, each once, in order of appearance."""
     for field in msgspec.structs.fields(record):
         for kind in (field.type, *get_args(field.type)):
-            if isinstance(kind, type) and issubclass(kind, art.Record) and kind not in seen:
+            if isinstance(kind, type) and issubclass(kind, Record) and kind not in seen:
                 seen.add(kind)
                 yield kind
                 yield from records_in(kind, seen)

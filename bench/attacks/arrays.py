@@ -9,8 +9,24 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import (
+    Artifact,
+    ChoiceRef,
+    Claim,
+    End,
+    EngineClaim,
+    LogprobsSpec,
+    ModelClaim,
+    Numerics,
+    Producer,
+    Provenance,
+    RecordedSampling,
+    RecordedUsage,
+    Seed,
+    Sent,
+    TokenIds,
+    seal,
+)
 from logproof.verify.artifact.artifact_files import to_positions
 from logproof.verify.artifact.columns import Columns, sort_rows
 from logproof.verify.artifact.replay_result import ReplayResult
@@ -20,12 +36,12 @@ K = 20
 VOCABULARY = 49152
 EOS = 2
 TOP_K = 50
-CLAIM = art.Claim(
-    model=art.ModelClaim(id="smollm2", vocab_size=VOCABULARY, eos_ids=(EOS,)),
-    numerics=art.Numerics(dtype="bfloat16"),
-    engine=art.EngineClaim(name="vllm", version="0.32.0", runner="v1", device="cpu", spec_decode=False),
+CLAIM = Claim(
+    model=ModelClaim(id="smollm2", vocab_size=VOCABULARY, eos_ids=(EOS,)),
+    numerics=Numerics(dtype="bfloat16"),
+    engine=EngineClaim(name="vllm", version="0.32.0", runner="v1", device="cpu", spec_decode=False),
 )
-SAMPLING = art.RecordedSampling(
+SAMPLING = RecordedSampling(
     temperature=1.0,
     top_p=1.0,
     top_k=TOP_K,
@@ -81,25 +97,25 @@ def artifact(record: Record, **sampling: object) -> Artifact:
     ids = tuple(record.own.sampled_ids.tolist())
     claimed = {
         "max_tokens": len(ids),
-        "seed": art.Seed(value=record.seed, origin="requester"),
+        "seed": Seed(value=record.seed, origin="requester"),
         **sampling,
     }
     made = Artifact(
         schema="logproof-artifact/1",
         artifact_id=record.name,
         created_at="2026-01-02T03:04:05+00:00",
-        producer=art.Producer(name="attack bench", version="1"),
+        producer=Producer(name="attack bench", version="1"),
         claim=CLAIM,
-        request=art.Sent(dialect="vllm_native", path="/v1/completions"),
+        request=Sent(dialect="vllm_native", path="/v1/completions"),
         sampling=msgspec.structs.replace(SAMPLING, **claimed),
-        choice=art.ChoiceRef(n=1, index=0),
-        logprobs=art.LogprobsSpec(mode="raw", k=K, format="float32"),
-        tokens=art.TokenIds(prompt_ids=record.prompt, completion_ids=ids),
+        choice=ChoiceRef(n=1, index=0),
+        logprobs=LogprobsSpec(mode="raw", k=K, format="float32"),
+        tokens=TokenIds(prompt_ids=record.prompt, completion_ids=ids),
         positions=to_positions(record.own),
-        end=art.End(finish_reason="length", usage=art.RecordedUsage(prompt=len(record.prompt), completion=len(ids))),
-        provenance=art.Provenance(endpoint="in process"),
+        end=End(finish_reason="length", usage=RecordedUsage(prompt=len(record.prompt), completion=len(ids))),
+        provenance=Provenance(endpoint="in process"),
     )
-    return art.seal(made)
+    return seal(made)
 
 
 def replayed(record: Record) -> ReplayResult:

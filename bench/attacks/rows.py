@@ -10,8 +10,7 @@ from arrays import Record, artifact
 from measure import LENGTHS, Forge
 from plan import GRIND_TRIES, SHORT
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, Seed, seal
 
 INFLATION = 1.1
 
@@ -101,7 +100,7 @@ def inflated(record: Record) -> Artifact:
     made = artifact(record)
     told = int(INFLATION * len(record.own)) + 1
     usage = msgspec.structs.replace(made.end.usage, completion=told)
-    return art.seal(msgspec.structs.replace(made, end=msgspec.structs.replace(made.end, usage=usage)))
+    return seal(msgspec.structs.replace(made, end=msgspec.structs.replace(made.end, usage=usage)))
 
 
 def endless(record: Record) -> Artifact:
@@ -111,4 +110,4 @@ def endless(record: Record) -> Artifact:
 
 def own_seed(record: Record) -> Artifact:
     """Says that the executor chose the seed, as it did."""
-    return artifact(record, seed=art.Seed(value=record.seed, origin="executor"))
+    return artifact(record, seed=Seed(value=record.seed, origin="executor"))

@@ -10,7 +10,7 @@ import pytest
 
 from logproof.cli.engines import engine
 from logproof.cli.main import app, run
-from logproof.verify import policy as policies
+from logproof.verify.policy import dump
 from verify.builders import policy
 
 URL = "http://127.0.0.1:9"
@@ -68,7 +68,7 @@ OTHERS = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     Path("prompts.jsonl").write_text('{"text": "hi"}\n')
-    Path("policy.json").write_bytes(policies.dump(policy()))
+    Path("policy.json").write_bytes(dump(policy()))
     Path("some").mkdir()
     Path("some/directory").mkdir()
     Path("some/empty").touch()

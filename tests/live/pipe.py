@@ -17,9 +17,8 @@ from openai import OpenAI
 
 from logproof.client.connect import Options, connect
 from logproof.proxy.app import STATUS
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, seal
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
@@ -93,7 +92,7 @@ def swapped(artifact: Artifact, at: int, token: int) -> Artifact:
     assert ids is not None
     assert rows is not None
     replace = msgspec.structs.replace
-    return art.seal(
+    return seal(
         replace(
             artifact,
             tokens=replace(artifact.tokens, completion_ids=(*ids[:at], token, *ids[at + 1 :])),
@@ -107,7 +106,7 @@ def claiming(made: Artifact, other: Artifact) -> Artifact:
     ids = other.tokens.prompt_ids
     replace = msgspec.structs.replace
     usage = replace(made.end.usage, prompt=len(ids or ()))
-    return art.seal(
+    return seal(
         replace(
             made,
             tokens=replace(made.tokens, prompt_ids=ids),

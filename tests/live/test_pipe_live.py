@@ -32,14 +32,13 @@ from logproof.cli.main import run as command
 from logproof.cli.verify import verify_options
 from logproof.client.connect import Options, connect
 from logproof.parallel import in_order
-from logproof.verify import policy as policies
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, artifact_columns, seal
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.verify import verify
 from logproof.verify.checks import recorded as offline
 from logproof.verify.checks import structure
+from logproof.verify.policy import dump
 from logproof.verify.replay.by_prefill import missing
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
@@ -213,7 +212,7 @@ def test_missing_tokens_are_asked_by_name(plugin_url: str, recorded: dict[str, A
             return whole, filled
 
     whole, filled = go(work())
-    own = art.columns(recorded["completion"])
+    own = artifact_columns(recorded["completion"])
     assert missing(own, filled.columns)
     assert filled.scored is not None
     assert missing(own, filled.scored) == {}
@@ -304,7 +303,7 @@ def test_each_of_n_choices_is_the_draw_of_a_seed_of_its_own(plugin_url: str, tmp
         assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
     for artifact in made:
         moved = msgspec.structs.replace(artifact.choice, index=(artifact.choice.index + 1) % count)
-        swapped_ = art.seal(msgspec.structs.replace(artifact, choice=moved))
+        swapped_ = seal(msgspec.structs.replace(artifact, choice=moved))
         assert next(f for f in offline.check(swapped_).findings if f.test == "S4").outcome == "fail"
 
 
@@ -328,7 +327,7 @@ def test_processed_logprobs_are_recorded_and_replayed_as_such(
     assert isinstance(answer, ReplayResult), answer
     assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
     lie = msgspec.structs.replace(raw, logprobs=msgspec.structs.replace(raw.logprobs, mode="processed"))
-    fits = next(f for f in offline.check(art.seal(lie)).findings if f.test == "S0c")
+    fits = next(f for f in offline.check(seal(lie)).findings if f.test == "S0c")
     assert fits.outcome == ("fail" if cuts.get("top_k") == 4 else "note"), fits
 
 
@@ -357,7 +356,7 @@ def test_a_dropped_system_message_and_a_cut_prompt_are_explained(
     others += recordings(plugin_url, tmp_path / "cut", ask_end, 1)[1]
     records, rules_file = tmp_path / "cheats.jsonl", tmp_path / "policy.json"
     artifact_files.write(records, [claiming(one, whole) for one in others])
-    rules_file.write_bytes(policies.dump(msgspec.structs.replace(rules("prefill"), expires_at="2999-01-01T00:00:00Z")))
+    rules_file.write_bytes(dump(msgspec.structs.replace(rules("prefill"), expires_at="2999-01-01T00:00:00Z")))
     args = ("verify", records, "--engine", plugin_url, "--policy", rules_file, "--explain", "--json")
     assert command([str(a) for a in args]) == 1
     found = json.loads(capfd.readouterr().out)

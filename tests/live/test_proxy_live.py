@@ -19,8 +19,8 @@ from logproof.proxy.request_plan import CHAT, COMPLETIONS, asks
 from logproof.proxy.sink import observed
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.checks import structure
-from logproof.verify.record.claim import claim_of
 from logproof.verify.record.observed import artifacts_of
+from logproof.verify.record.stated_claim import claim_of
 from proxy.running import Answer, Running, call, running
 
 K = 5

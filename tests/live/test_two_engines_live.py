@@ -20,8 +20,8 @@ from logproof.dialects.common import openapi_fields
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.verify import verify
 from logproof.verify.record.capture import Pins, capture
-from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.prompts import prompts
+from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.stats.support import Sampler
 from verify.builders import policy
 

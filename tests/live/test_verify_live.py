@@ -15,17 +15,16 @@ import pytest
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run as command
 from logproof.client.connect import Connection, Options, connect
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import pack
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, Seed, artifact_columns, seal
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.verify import verify
 from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, capture
-from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.prompts import Prompt, prompts
+from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.replay.by_decode import joined
 from logproof.verify.replay.replay import replay
 from logproof.verify.stats import distance, redraw
@@ -88,7 +87,7 @@ def test_every_edited_token_is_found_at_its_position(engine_url: str) -> None:
                 cheat = edited(artifact, at, (ids[at] + 7) % 49000 + 3)
                 answer = await replay(connection, cheat)
                 assert isinstance(answer, ReplayResult)
-                own = art.columns(cheat)
+                own = artifact_columns(cheat)
                 pairs = distance.pair(own, answer.columns)
                 assert int(distance.positions_over(pairs, EXACT)[0]) in (at, at + 1)
                 got = judge(cheat, answer, rules(connection), NOW)
@@ -106,7 +105,7 @@ def edited(artifact: Artifact, at: int, token: int) -> Artifact:
     replace = msgspec.structs.replace
     changed = (*ids[:at], token, *ids[at + 1 :])
     silent = (*rows.sampled[:at], None, *rows.sampled[at + 1 :])
-    return art.seal(
+    return seal(
         replace(
             artifact,
             tokens=replace(artifact.tokens, completion_ids=changed),
@@ -124,11 +123,11 @@ def test_another_seed_is_found_without_any_engine(engine_url: str) -> None:
         seed = artifact.sampling.seed
         assert seed is not None
         assert judge(artifact, None, None, NOW).status == "inconclusive"
-        other = msgspec.structs.replace(artifact.sampling, seed=art.Seed(value=seed.value + 1, origin="requester"))
-        got = judge(art.seal(msgspec.structs.replace(artifact, sampling=other)), None, None, NOW)
+        other = msgspec.structs.replace(artifact.sampling, seed=Seed(value=seed.value + 1, origin="requester"))
+        got = judge(seal(msgspec.structs.replace(artifact, sampling=other)), None, None, NOW)
         assert got.status == "invalid"
         hotter = msgspec.structs.replace(artifact.sampling, temperature=1.5)
-        assert judge(art.seal(msgspec.structs.replace(artifact, sampling=hotter)), None, None, NOW).status == "invalid"
+        assert judge(seal(msgspec.structs.replace(artifact, sampling=hotter)), None, None, NOW).status == "invalid"
 
 
 def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
@@ -153,7 +152,7 @@ def test_the_draws_are_the_profile_s(engine_url: str) -> None:
             return await records(connection, PROMPTS[:2], long)
 
     tokens, made = 0, go(work())
-    own = [art.columns(a).narrow(5) for a in made]
+    own = [artifact_columns(a).narrow(5) for a in made]
     packed = pack.pack(pack.to_fixed(joined(own)), 1024)
     assert len(packed) / sum(map(len, own)) <= 20.0
     for artifact in made:
@@ -163,7 +162,7 @@ def test_the_draws_are_the_profile_s(engine_url: str) -> None:
         assert checked.profile is not None
         assert artifact.sampling.seed is not None
         draw = redraw.redraw(
-            art.columns(artifact),
+            artifact_columns(artifact),
             checked.sampler,
             checked.profile,
             artifact.sampling.seed.value,

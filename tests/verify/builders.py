@@ -9,8 +9,26 @@ import numpy as np
 from hypothesis import settings
 from numpy.typing import NDArray
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.artifact.artifact import (
+    Artifact,
+    ChoiceRef,
+    Claim,
+    End,
+    EngineClaim,
+    LogprobsSpec,
+    ModelClaim,
+    Numerics,
+    Positions,
+    Producer,
+    Provenance,
+    RecordedSampling,
+    RecordedUsage,
+    Seed,
+    Sent,
+    TokenIds,
+    seal,
+)
+from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.policy import Engine, Policy
 from logproof.verify.stats import distance, sampler_noise
@@ -75,19 +93,19 @@ def record(z: Array, ids: list[int], k: int) -> Columns:
     raw = log_softmax(z).astype(np.float32).astype(np.float64)
     order = np.argsort(-raw, axis=1, kind="stable")[:, :k]
     rows = np.arange(len(z))
-    return make(ids, raw[rows, ids], order.tolist(), np.take_along_axis(raw, order, 1).tolist())
+    return make_columns(ids, raw[rows, ids], order.tolist(), np.take_along_axis(raw, order, 1).tolist())
 
 
-def positions(columns: Columns) -> art.Positions:
-    return art.Positions(
+def positions(columns: Columns) -> Positions:
+    return Positions(
         sampled=tuple(None if np.isnan(v) else float(v) for v in columns.sampled_logprobs),
         ids=tuple(tuple(int(t) for t in row if t >= 0) for row in columns.ids),
         logprobs=tuple(tuple(float(v) for v in row if np.isfinite(v)) for row in columns.logprobs),
     )
 
 
-def sampling(sampler: Sampler, seed: int | None, max_tokens: int) -> art.RecordedSampling:
-    return art.RecordedSampling(
+def sampling(sampler: Sampler, seed: int | None, max_tokens: int) -> RecordedSampling:
+    return RecordedSampling(
         temperature=sampler.temperature,
         top_p=sampler.top_p,
         top_k=sampler.top_k,
@@ -104,7 +122,7 @@ def sampling(sampler: Sampler, seed: int | None, max_tokens: int) -> art.Recorde
         stop_token_ids=(),
         ignore_eos=True,
         structured_output="",
-        seed=None if seed is None else art.Seed(value=seed, origin="requester"),
+        seed=None if seed is None else Seed(value=seed, origin="requester"),
     )
 
 
@@ -116,37 +134,37 @@ def artifact(
     k: int = 20,
     dtype: str | None = "float32",
     vocab: int | None = VOCAB,
-) -> art.Artifact:
+) -> Artifact:
     """A sealed artifact of these columns that claims the SplitMix profile."""
     ids = tuple(int(t) for t in columns.sampled_ids)
-    made = art.Artifact(
+    made = Artifact(
         schema="logproof-artifact/1",
         artifact_id="a-1",
         created_at="2026-01-02T03:04:05+00:00",
-        producer=art.Producer(name="tests", version="0"),
-        claim=art.Claim(
-            model=art.ModelClaim(id="tiny", vocab_size=vocab, eos_ids=(EOS,)),
-            numerics=art.Numerics(dtype=dtype),
-            engine=art.EngineClaim(name="vllm", version="0.32.0", runner="v1", device="cpu"),
+        producer=Producer(name="tests", version="0"),
+        claim=Claim(
+            model=ModelClaim(id="tiny", vocab_size=vocab, eos_ids=(EOS,)),
+            numerics=Numerics(dtype=dtype),
+            engine=EngineClaim(name="vllm", version="0.32.0", runner="v1", device="cpu"),
             sampler_profile="v1-cpu-splitmix",
         ),
-        request=art.Sent(dialect="vllm_native", path="/v1/completions", body={"temperature": sampler.temperature}),
+        request=Sent(dialect="vllm_native", path="/v1/completions", body={"temperature": sampler.temperature}),
         sampling=sampling(sampler, seed, len(ids)),
-        choice=art.ChoiceRef(n=1, index=0),
-        logprobs=art.LogprobsSpec(mode="raw", k=k, format="float32"),
-        tokens=art.TokenIds(prompt_ids=(1, 2, 3), completion_ids=ids),
+        choice=ChoiceRef(n=1, index=0),
+        logprobs=LogprobsSpec(mode="raw", k=k, format="float32"),
+        tokens=TokenIds(prompt_ids=(1, 2, 3), completion_ids=ids),
         positions=positions(columns),
-        end=art.End(finish_reason="length", usage=art.RecordedUsage(prompt=3, completion=len(ids))),
-        provenance=art.Provenance(
+        end=End(finish_reason="length", usage=RecordedUsage(prompt=3, completion=len(ids))),
+        provenance=Provenance(
             endpoint="http://engine", response_sha256=hashlib.sha256(b"reply").hexdigest(), fingerprint="fp-1"
         ),
     )
-    return art.seal(made)
+    return seal(made)
 
 
-def change(made: art.Artifact, **fields: object) -> art.Artifact:
+def change(made: Artifact, **fields: object) -> Artifact:
     """The artifact with fields replaced and sealed again, as a cheat would."""
-    return art.seal(msgspec.structs.replace(made, **fields))
+    return seal(msgspec.structs.replace(made, **fields))
 
 
 def noisy(z: Array, seed: int, size: float) -> Array:

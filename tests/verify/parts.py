@@ -13,8 +13,8 @@ from logproof.ir.facts import Facts
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.record.capture import CapturedPrompt, Pins, capture
-from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.prompts import prompts
+from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from verify.builders import policy

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.artifact.artifact import Artifact, ChoiceRef, Seed, TokenIds, artifact_columns
+from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.checks import distribution, recorded
 from logproof.verify.judge import judge
@@ -36,7 +36,7 @@ replace = msgspec.structs.replace
 N = 120
 
 
-def exact(sampler: Sampler = PLAIN, seed: int = 7, n: int = N) -> tuple[art.Artifact, ReplayResult]:
+def exact(sampler: Sampler = PLAIN, seed: int = 7, n: int = N) -> tuple[Artifact, ReplayResult]:
     z = logits(n, 99)
     ids = draw(z, sampler, seed)
     return artifact(record(z, ids, 20), sampler, seed), replayed(record(z, ids, 40))
@@ -62,12 +62,14 @@ def test_the_evidence_names_all_distances_and_adds_up() -> None:
     made, replay = exact()
     got = judge(made, replay, policy(), NOW)
     told = finding(got, "S1").statistic
-    own = art.columns(made)
+    own = artifact_columns(made)
     near = replay.columns.narrow(20)
     assert (told["gonka_go"], told["gonka_python"]) == (gonka.go(own, near), gonka.Lists(own, near).python[0])
     assert {"tz", "mae", "max_abs", "kl", "slope", "bias"} <= told.keys()
     assert finding(got, "S3").log_e is not None
-    bare = distribution.measure(make([1], [-1.0], [[]], [[]]), make([1], [-1.0], [[1]], [[-1.0]]), policy().sigma)[1]
+    bare = distribution.measure(
+        make_columns([1], [-1.0], [[]], [[]]), make_columns([1], [-1.0], [[1]], [[-1.0]]), policy().sigma
+    )[1]
     assert "gonka_go" not in bare
 
 
@@ -85,13 +87,13 @@ def test_every_edited_token_is_found_at_its_position(at: int) -> None:
 
 def test_edited_logprobs_are_found_at_their_position() -> None:
     made, replay = exact()
-    rows = art.columns(made)
+    rows = artifact_columns(made)
     edited = rows.logprobs.copy()
     edited[40] -= 0.5
     drawn = rows.sampled_logprobs.copy()
     drawn[40] -= 0.5
     cheat = artifact(
-        make(
+        make_columns(
             rows.sampled_ids,
             drawn.astype(np.float32).astype(np.float64),
             rows.ids.tolist(),
@@ -181,7 +183,7 @@ def test_malformed_ids_are_invalid_before_any_engine() -> None:
 
 def test_texts_only_are_inconclusive_not_fraud() -> None:
     made, _ = exact()
-    bare = change(made, tokens=art.TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None)
+    bare = change(made, tokens=TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None)
     got = judge(bare, None, policy(), NOW)
     assert got.status == "inconclusive"
     assert any(f.reason == "no_token_ids" for f in got.findings)
@@ -220,14 +222,14 @@ def test_a_policy_for_another_case_does_not_speak(fields: dict[str, object]) -> 
 
 def test_an_executor_chosen_seed_gives_no_credit() -> None:
     made, replay = exact()
-    free = change(made, sampling=replace(made.sampling, seed=art.Seed(value=7, origin="executor")))
+    free = change(made, sampling=replace(made.sampling, seed=Seed(value=7, origin="executor")))
     got = judge(free, replay, policy(), NOW)
     assert (got.status, got.level) == ("valid", "sampled")
     assert finding(got, "seed").reason == "seed_unbound"
     strict = judge(free, replay, policy(require="replayed"), NOW)
     assert strict.status == "inconclusive"
     assert "may have chosen the seed" in strict.reasons[0]
-    lie = change(made, sampling=replace(made.sampling, seed=art.Seed(value=8, origin="executor")))
+    lie = change(made, sampling=replace(made.sampling, seed=Seed(value=8, origin="executor")))
     assert judge(lie, replay, policy(), NOW).status == "invalid"
 
 
@@ -237,7 +239,7 @@ def test_an_executor_chosen_seed_gives_no_credit() -> None:
         (lambda a: change(a, sampling=replace(a.sampling, presence_penalty=1.0)), "presence_penalty bends"),
         (lambda a: change(a, sampling=replace(a.sampling, top_p=None)), "unresolved"),
         (lambda a: change(a, sampling=replace(a.sampling, seed=None)), "no seed is recorded"),
-        (lambda a: change(engine(a, name="sglang"), choice=art.ChoiceRef(n=2, index=0)), "one of 2 choices"),
+        (lambda a: change(engine(a, name="sglang"), choice=ChoiceRef(n=2, index=0)), "one of 2 choices"),
         (lambda a: engine(a, spec_decode=True), "speculative"),
         (lambda a: change(a, claim=replace(a.claim, sampler_profile="v1-gpu-exp")), "no sampler profile"),
         (lambda a: change(a, claim=replace(a.claim, sampler_profile="made-up")), "no sampler profile"),
@@ -256,15 +258,15 @@ def test_choices_of_vllm_are_drawn_with_following_seeds() -> None:
     """Choice i of a request with seed s is the draw of s + i; as any other choice it is a contradiction."""
     made, replay = exact()
     assert made.sampling.seed is not None
-    asked = replace(made.sampling, seed=art.Seed(value=made.sampling.seed.value - 2, origin="requester"))
+    asked = replace(made.sampling, seed=Seed(value=made.sampling.seed.value - 2, origin="requester"))
     sent = replace(made.request, body={"n": 4})
-    third = change(made, sampling=asked, choice=art.ChoiceRef(n=4, index=2), request=sent)
+    third = change(made, sampling=asked, choice=ChoiceRef(n=4, index=2), request=sent)
     got = judge(third, replay, policy(), NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.reasons
     unasked = judge(change(third, request=made.request), replay, policy(), NOW)
     assert unasked.level == "sampled"
     assert "for which the recorded request does not ask" in finding(unasked, "seed").detail
-    second = judge(change(third, choice=art.ChoiceRef(n=4, index=1)), replay, policy(), NOW)
+    second = judge(change(third, choice=ChoiceRef(n=4, index=1)), replay, policy(), NOW)
     assert {f.test for f in second.findings if f.outcome == "fail"} == {"S4", "S2"}
 
 
@@ -293,7 +295,7 @@ def test_processed_logprobs_of_an_engine_that_reports_them_before_its_cuts_do_no
     assert "before" in finding(sglang, "S4").detail or "after its cuts" in finding(sglang, "S4").detail
 
 
-def engine(made: art.Artifact, **fields: object) -> art.Artifact:
+def engine(made: Artifact, **fields: object) -> Artifact:
     claim = replace(made.claim, engine=replace(made.claim.engine, **fields))
     return change(made, claim=claim)
 
@@ -313,7 +315,7 @@ def test_the_profile_follows_from_the_engine_or_a_selftest() -> None:
 def silent(columns: Columns) -> Columns:
     """One entry a row that is not the sampled token, whose logprob is not reported."""
     others = [[int(t == 0)] for t in columns.sampled_ids]
-    return make(columns.sampled_ids, [None] * N, others, [[-0.5]] * N)
+    return make_columns(columns.sampled_ids, [None] * N, others, [[-0.5]] * N)
 
 
 def test_unreported_sampled_logprobs() -> None:

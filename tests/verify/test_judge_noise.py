@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.check_table import SEED
 from logproof.verify.checks import recorded, sampling
 from logproof.verify.checks.seed import seed_finding
@@ -116,7 +116,7 @@ def test_too_good_is_a_note(calibrated: Policy) -> None:
 
 def test_nothing_to_compare(calibrated: Policy) -> None:
     own, theirs = honest_pair(900, PLAIN)
-    empty = make(own.sampled_ids, [None] * 40, [[]] * 40, [[]] * 40)
+    empty = make_columns(own.sampled_ids, [None] * 40, [[]] * 40, [[]] * 40)
     for used in (calibrated, policy()):
         hollow = artifact(empty, k=0, seed=900)
         got = judge(
@@ -194,7 +194,7 @@ def test_an_honest_token_at_the_edge_of_top_k_is_a_margin_and_not_impossible(cal
     assert 0.0 == calibrated.cut_slack(Sampler(1.0, 2, 0.9)) < slack <= 0.5
     values = [np.array([-0.7, -1.6, -1.6 - slack, -5.0], np.float32).tolist()] * 40
     ids = draw(np.array(values)[:, :3], Sampler(1.0), 3)
-    own = make(ids, [values[0][t] for t in ids], rows, values)
+    own = make_columns(ids, [values[0][t] for t in ids], rows, values)
     strict = redraw.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3)
     assert strict.out.sum() == sum(t == 2 for t in ids) > 0
     near = redraw.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack)
@@ -202,5 +202,5 @@ def test_an_honest_token_at_the_edge_of_top_k_is_a_margin_and_not_impossible(cal
     assert near.capped() <= near.tolerance
     told = judge(artifact(own, narrow, 3, k=4), replayed(own), replace(calibrated, k=4), NOW)
     assert finding(told, "S2").statistic["out"] == 0.0
-    far = make([3] * 40, [-5.0] * 40, rows, values)
+    far = make_columns([3] * 40, [-5.0] * 40, rows, values)
     assert redraw.redraw(far, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack).out.all()

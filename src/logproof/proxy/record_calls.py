@@ -20,8 +20,8 @@ from logproof.proxy.serve import listen, run
 from logproof.proxy.sink import ClaimFor, FileSink
 from logproof.proxy.upstream import Upstream
 from logproof.verify.artifact.artifact import Claim
-from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.defaults import NEUTRAL, Defaults, merged, of_engine
+from logproof.verify.record.stated_claim import StatedClaim, claim_of
 
 
 class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True):

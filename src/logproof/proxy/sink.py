@@ -11,8 +11,7 @@ import msgspec
 from logproof.ir.facts import Facts
 from logproof.proxy.captured_exchange import CapturedExchange
 from logproof.proxy.rotating_lines import RotatingLines
-from logproof.verify.artifact.artifact import Claim
-from logproof.verify.artifact.artifact import encode as encode_artifact
+from logproof.verify.artifact.artifact import Claim, encode_artifact
 from logproof.verify.artifact.signing import signed
 from logproof.verify.record.defaults import Defaults
 from logproof.verify.record.observed import ObservedExchange, artifacts_of

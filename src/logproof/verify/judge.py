@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact, Mode
+from logproof.verify.artifact.artifact import Artifact, Mode, artifact_digest
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, POLICY
 from logproof.verify.checks import recorded, replayed
@@ -114,7 +113,7 @@ def _context(
     held = list(policy.holdout.values()) if policy is not None else []
     return Context(
         time=now.astimezone(UTC).isoformat(timespec="seconds"),
-        artifact_digest=art.digest(artifact),
+        artifact_digest=artifact_digest(artifact),
         model=artifact.claim.model.id,
         policy_digest=policy.digest if policy is not None else None,
         endpoint=done.endpoint if done else None,

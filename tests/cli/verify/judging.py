@@ -11,7 +11,7 @@ import pytest
 
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run
-from logproof.verify import policy as policies
+from logproof.verify.policy import dump
 from verify.builders import policy
 from verify.tiny import ROUTE, TINY_VOCAB, Tiny, serve
 
@@ -79,5 +79,5 @@ def prompts(tmp_path: Path) -> Path:
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
     path = tmp_path / "policy.json"
-    path.write_bytes(policies.dump(policy(k=10)))
+    path.write_bytes(dump(policy(k=10)))
     return path

@@ -12,10 +12,10 @@ import pytest
 from cli.verify import judging
 from cli.verify.judging import CLAIM, SHORT, captured, invoke, start
 from fakes.server import FakeServer
-from logproof.verify import policy as policies
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.artifact import TokenIds, seal
 from logproof.verify.audit.evidence import Audit, AuditSession, Step
+from logproof.verify.policy import load
 from verify.tiny import Tiny
 
 fake, prompts, rules = judging.fake, judging.prompts, judging.rules
@@ -44,7 +44,7 @@ def test_calibrate_writes_a_policy(
     text = capfd.readouterr().out
     assert "an exact pair" in text
     assert "held-out sequences" in text
-    made = policies.load(out.read_bytes())
+    made = load(out.read_bytes())
     assert made.floor.repeat == 0.0
     assert made.model_id == "tiny"
     path = captured(fake, prompts)
@@ -60,18 +60,18 @@ def test_calibrate_takes_honest_artifacts_of_other_machines(
     args = ("calibrate", prompts, "--engine", fake.url, "-o", rules, "-k", 10, "--nonce", "c", "--concurrencies", 2,
             "--no-greedy", "--eos-id", 0, *SHORT)  # fmt: skip
     assert invoke(*args) == 0
-    alone = policies.load(rules.read_bytes())
+    alone = load(rules.read_bytes())
     with FakeServer() as machine:
         start(machine, Tiny(jitter=0.02))
         captured(machine, prompts, "o.jsonl")
     assert invoke(*args, "--honest", other) == 0
-    made = policies.load(rules.read_bytes())
+    made = load(rules.read_bytes())
     assert (alone.exact is None, made.exact is None) == (False, True)
     assert made.rates.tokens > alone.rates.tokens
     bare = [
-        art.seal(
+        seal(
             msgspec.structs.replace(
-                a, tokens=art.TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None
+                a, tokens=TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None
             )
         )
         for a in artifact_files.read(other)
@@ -92,11 +92,11 @@ def test_calibrate_counts_an_honest_record_once_and_mixes_no_models(
         start(machine, Tiny(jitter=0.02))
         captured(machine, prompts, "o.jsonl")
         assert invoke(*args) == 0
-        single = policies.load(rules.read_bytes())
+        single = load(rules.read_bytes())
         capfd.readouterr()
         assert invoke(*args, "--honest", other) == 0
         assert "14 of 28 honest records are repeats" in capfd.readouterr().err
-        double = policies.load(rules.read_bytes())
+        double = load(rules.read_bytes())
         assert (double.scores, double.rates.tokens) == (single.scores, single.rates.tokens)
         told = ("--identity", f"weights_digest={'b' * 64}")
         assert invoke("capture", prompts, "-m", machine.url, "-o", second, "--nonce", "n", *base, *told) == 0

@@ -11,8 +11,8 @@ import pytest
 from cli.verify import judging
 from cli.verify.judging import SHORT, captured, invoke, start
 from fakes.server import FakeServer, Reply
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.artifact import seal
 from verify.tiny import ROUTE, Tiny
 
 fake, prompts, rules = judging.fake, judging.prompts, judging.rules
@@ -151,7 +151,7 @@ def test_foreign_words_are_shown_not_obeyed(
     (first, *_) = artifact_files.read(path)
     model = msgspec.structs.replace(first.claim.model, id="x[/b]\x1b[2J")
     artifact_files.write(
-        path, [art.seal(msgspec.structs.replace(first, claim=msgspec.structs.replace(first.claim, model=model)))]
+        path, [seal(msgspec.structs.replace(first, claim=msgspec.structs.replace(first.claim, model=model)))]
     )
     assert invoke("verify", path, "--engine", fake.url, "--policy", rules) == 2
     text = capfd.readouterr().out

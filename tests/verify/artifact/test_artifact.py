@@ -8,8 +8,23 @@ import msgspec
 import pytest
 
 from logproof.errors import ArtifactError, UsageError
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import signing
+from logproof.verify.artifact.artifact import (
+    Artifact,
+    Derivation,
+    Positions,
+    RecordedSampling,
+    Seal,
+    Seed,
+    Signature,
+    TokenIds,
+    artifact_columns,
+    artifact_digest,
+    artifact_schema,
+    canonical_form,
+    decode_artifact,
+    encode_artifact,
+)
 from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
 from logproof.verify.stats.support import Sampler
 from verify.builders import artifact, change, draw, logits, record
@@ -18,22 +33,22 @@ SCHEMA_FILE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "arti
 
 
 @pytest.fixture
-def made() -> art.Artifact:
+def made() -> Artifact:
     z = logits(6, 1)
     return artifact(record(z, draw(z, Sampler(1.0), 7), 4), k=4)
 
 
-def test_json_round_trip(made: art.Artifact) -> None:
-    assert art.decode(art.encode(made)) == made
-    assert b"\n" not in art.encode(made)
+def test_json_round_trip(made: Artifact) -> None:
+    assert decode_artifact(encode_artifact(made)) == made
+    assert b"\n" not in encode_artifact(made)
 
 
-def test_published_schema_is_current_and_fits(made: art.Artifact) -> None:
+def test_published_schema_is_current_and_fits(made: Artifact) -> None:
     schema = json.loads(SCHEMA_FILE.read_text())
-    assert schema == json.loads(json.dumps(art.json_schema())), "run make docs"
-    jsonschema.validate(json.loads(art.encode(made)), schema)
+    assert schema == json.loads(json.dumps(artifact_schema())), "run make docs"
+    jsonschema.validate(json.loads(encode_artifact(made)), schema)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**json.loads(art.encode(made)), "extra": 1}, schema)
+        jsonschema.validate({**json.loads(encode_artifact(made)), "extra": 1}, schema)
 
 
 @pytest.mark.parametrize(
@@ -49,30 +64,30 @@ def test_published_schema_is_current_and_fits(made: art.Artifact) -> None:
         (lambda d: d["tokens"].update(completion_ids=[1.5]), "int"),
     ],
 )
-def test_what_is_missing_or_unknown_is_malformed(made: art.Artifact, edit: object, match: str) -> None:
-    document = json.loads(art.encode(made))
+def test_what_is_missing_or_unknown_is_malformed(made: Artifact, edit: object, match: str) -> None:
+    document = json.loads(encode_artifact(made))
     assert callable(edit)
     edit(document)
     with pytest.raises(ArtifactError, match=match):
-        art.decode(json.dumps(document))
+        decode_artifact(json.dumps(document))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"schema":' + b"[" * 100_000, b"NaN"])
 def test_not_json(data: bytes) -> None:
     with pytest.raises(ArtifactError):
-        art.decode(data)
+        decode_artifact(data)
 
 
 def test_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(art, "MAX_BYTES", 10)
+    monkeypatch.setattr("logproof.verify.artifact.artifact.MAX_BYTES", 10)
     with pytest.raises(ArtifactError, match="limit"):
-        art.decode(b" " * 11)
+        decode_artifact(b" " * 11)
 
 
-def test_digest_covers_everything_but_the_seal(made: art.Artifact) -> None:
+def test_digest_covers_everything_but_the_seal(made: Artifact) -> None:
     assert made.seal is not None
-    assert art.digest(made) == made.seal.digest
-    assert art.digest(msgspec.structs.replace(made, seal=None)) == made.seal.digest
+    assert artifact_digest(made) == made.seal.digest
+    assert artifact_digest(msgspec.structs.replace(made, seal=None)) == made.seal.digest
     assert made.positions is not None
     nudged = tuple((v[0] - 1e-9, *v[1:]) if i == 3 else v for i, v in enumerate(made.positions.logprobs))
     others = (
@@ -81,50 +96,50 @@ def test_digest_covers_everything_but_the_seal(made: art.Artifact) -> None:
         msgspec.structs.replace(made, positions=msgspec.structs.replace(made.positions, sampled=(None,) * 6)),
         msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body={"temperature": 0.5})),
     )
-    assert len({made.seal.digest, *map(art.digest, others)}) == 5
+    assert len({made.seal.digest, *map(artifact_digest, others)}) == 5
 
 
-def test_canonical_form_holds_no_json_floats(made: art.Artifact) -> None:
+def test_canonical_form_holds_no_json_floats(made: Artifact) -> None:
     def floats(value: object) -> bool:
         if isinstance(value, dict):
             return any(map(floats, value.values()))
         return any(map(floats, value)) if isinstance(value, list) else isinstance(value, float)
 
-    body = json.loads(art.canonical(made))
+    body = json.loads(canonical_form(made))
     assert not floats(body)
     assert body["sampling"]["temperature"] == (1.0).hex()
     assert list(body) == sorted(body)
 
 
-def test_moving_a_value_between_rows_changes_the_digest(made: art.Artifact) -> None:
-    a = msgspec.structs.replace(made, positions=art.Positions(sampled=(), ids=((1, 2), (3,)), logprobs=((), ())))
-    b = msgspec.structs.replace(made, positions=art.Positions(sampled=(), ids=((1,), (2, 3)), logprobs=((), ())))
-    assert art.digest(a) != art.digest(b)
+def test_moving_a_value_between_rows_changes_the_digest(made: Artifact) -> None:
+    a = msgspec.structs.replace(made, positions=Positions(sampled=(), ids=((1, 2), (3,)), logprobs=((), ())))
+    b = msgspec.structs.replace(made, positions=Positions(sampled=(), ids=((1,), (2, 3)), logprobs=((), ())))
+    assert artifact_digest(a) != artifact_digest(b)
 
 
-def test_what_cannot_be_sealed(made: art.Artifact) -> None:
+def test_what_cannot_be_sealed(made: Artifact) -> None:
     with pytest.raises(ArtifactError, match="finite"):
-        art.digest(change_body(made, {"temperature": float("nan")}))
-    rows = art.Positions(sampled=(), ids=((2**70,),), logprobs=((),))
+        artifact_digest(change_body(made, {"temperature": float("nan")}))
+    rows = Positions(sampled=(), ids=((2**70,),), logprobs=((),))
     with pytest.raises(ArtifactError, match="64 bits"):
-        art.digest(msgspec.structs.replace(made, positions=rows))
+        artifact_digest(msgspec.structs.replace(made, positions=rows))
 
 
-def change_body(made: art.Artifact, body: object) -> art.Artifact:
+def change_body(made: Artifact, body: object) -> Artifact:
     return msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body=body))
 
 
-def test_columns_need_ids_and_logprobs(made: art.Artifact) -> None:
-    assert len(art.columns(made)) == 6
+def test_columns_need_ids_and_logprobs(made: Artifact) -> None:
+    assert len(artifact_columns(made)) == 6
     with pytest.raises(ArtifactError, match="no token ids"):
-        art.columns(change(made, positions=None, logprobs=None))
+        artifact_columns(change(made, positions=None, logprobs=None))
     with pytest.raises(ArtifactError, match="fit together"):
-        art.columns(change(made, tokens=art.TokenIds(prompt_ids=(1,), completion_ids=(1,))))
+        artifact_columns(change(made, tokens=TokenIds(prompt_ids=(1,), completion_ids=(1,))))
 
 
 def test_unresolved_sampling_is_named() -> None:
-    assert "seed" not in art.RecordedSampling().unresolved()
-    assert art.RecordedSampling(temperature=1.0).unresolved()[:2] == ("top_p", "top_k")
+    assert "seed" not in RecordedSampling().unresolved()
+    assert RecordedSampling(temperature=1.0).unresolved()[:2] == ("top_p", "top_k")
 
 
 def test_derived_seeds() -> None:
@@ -132,26 +147,24 @@ def test_derived_seeds() -> None:
     assert 0 <= value < 2**31
     assert value == 1075625924
     assert value != derive_seed("noncer", "equest-1")
-    bound = art.Seed(
-        value=value, origin="derived", derivation=art.Derivation(alg="sha256-31", nonce="nonce", id="request-1")
-    )
+    bound = Seed(value=value, origin="derived", derivation=Derivation(alg="sha256-31", nonce="nonce", id="request-1"))
     assert seed_is_bound(bound)
     assert not seed_is_bound(msgspec.structs.replace(bound, value=value + 1))
     assert not seed_is_bound(msgspec.structs.replace(bound, derivation=None))
-    assert seed_is_bound(art.Seed(value=1, origin="requester"))
-    assert not seed_is_bound(art.Seed(value=1, origin="executor"))
+    assert seed_is_bound(Seed(value=1, origin="requester"))
+    assert not seed_is_bound(Seed(value=1, origin="executor"))
     assert not seed_is_bound(None)
 
 
 KEY = bytes(range(32))
 
 
-def test_signature(made: art.Artifact) -> None:
+def test_signature(made: Artifact) -> None:
     signed = signing.sign(made, KEY)
     assert signed.seal is not None
     assert signed.seal.signature is not None
     assert signing.check_signature(signed) == "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
-    assert signing.check_signature(art.decode(art.encode(signed))) == signed.seal.signature.key_id
+    assert signing.check_signature(decode_artifact(encode_artifact(signed))) == signed.seal.signature.key_id
     with pytest.raises(ArtifactError, match="not the digest"):
         signing.check_signature(msgspec.structs.replace(signed, artifact_id="other"))
     other = msgspec.structs.replace(signed.seal.signature, value="00" * 64)
@@ -165,12 +178,12 @@ def test_signature(made: art.Artifact) -> None:
         signing.sign(made, b"short")
 
 
-def with_signature(made: art.Artifact, signature: art.Signature) -> art.Artifact:
+def with_signature(made: Artifact, signature: Signature) -> Artifact:
     assert made.seal is not None
-    return msgspec.structs.replace(made, seal=art.Seal(digest=made.seal.digest, signature=signature))
+    return msgspec.structs.replace(made, seal=Seal(digest=made.seal.digest, signature=signature))
 
 
-def test_signing_without_the_package(made: art.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signing_without_the_package(made: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> object:
         raise ImportError(name)
 

@@ -6,19 +6,19 @@ import msgspec
 import pytest
 
 from logproof.errors import ArtifactError, StoreError, UsageError
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.artifact import Artifact, encode_artifact, seal
 from verify.builders import artifact, logits, record
 
 
 @pytest.fixture
-def made() -> art.Artifact:
+def made() -> Artifact:
     return artifact(record(logits(5, 1), [1, 2, 3, 4, 5], 4), k=4)
 
 
-def test_a_broken_line_is_named(tmp_path: Path, made: art.Artifact) -> None:
+def test_a_broken_line_is_named(tmp_path: Path, made: Artifact) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_bytes(art.encode(made) + b"\n\n{}\n")
+    path.write_bytes(encode_artifact(made) + b"\n\n{}\n")
     with pytest.raises(ArtifactError, match=r"a\.jsonl:3: artifact is malformed"):
         list(artifact_files.read(path))
 
@@ -36,7 +36,7 @@ def test_no_parquet_file(tmp_path: Path) -> None:
         list(artifact_files.read(path))
 
 
-def test_without_the_package(tmp_path: Path, made: art.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package(tmp_path: Path, made: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> object:
         raise ImportError(name)
 
@@ -45,11 +45,11 @@ def test_without_the_package(tmp_path: Path, made: art.Artifact, monkeypatch: py
         artifact_files.write(tmp_path / "a.parquet", [made])
 
 
-def test_unsorted_rows_are_not_packed(tmp_path: Path, made: art.Artifact) -> None:
+def test_unsorted_rows_are_not_packed(tmp_path: Path, made: Artifact) -> None:
     assert made.positions is not None
     ids = (made.positions.ids[0][::-1], *made.positions.ids[1:])
     values = (made.positions.logprobs[0][::-1], *made.positions.logprobs[1:])
-    turned = art.seal(
+    turned = seal(
         msgspec.structs.replace(made, positions=msgspec.structs.replace(made.positions, ids=ids, logprobs=values))
     )
     with pytest.raises(ArtifactError, match="not sorted"):
@@ -58,7 +58,7 @@ def test_unsorted_rows_are_not_packed(tmp_path: Path, made: art.Artifact) -> Non
     assert list(artifact_files.read(tmp_path / "a.jsonl")) == [turned]
 
 
-def rows(tmp_path: Path, edit: dict[str, object], made: art.Artifact) -> Path:
+def rows(tmp_path: Path, edit: dict[str, object], made: Artifact) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -80,6 +80,6 @@ def rows(tmp_path: Path, edit: dict[str, object], made: art.Artifact) -> Path:
         ({"columns": b"LP"}, "not packed columns"),
     ],
 )
-def test_broken_rows_are_named(tmp_path: Path, made: art.Artifact, edit: dict[str, object], words: str) -> None:
+def test_broken_rows_are_named(tmp_path: Path, made: Artifact, edit: dict[str, object], words: str) -> None:
     with pytest.raises(ArtifactError, match=f"row 1: .*{words}"):
         list(artifact_files.read(rows(tmp_path, edit, made)))

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.verify.artifact import columns as cols
+from logproof.verify.artifact.columns import NO_ID, REST_SLACK, from_maps, lookup, make_columns
 from logproof.verify.stats.support import Sampler
 from verify.builders import VOCAB, draw, log_softmax, logits, quick, record
 
 
 def test_ragged_rows_are_padded_and_sorted() -> None:
-    c = cols.make([5, 8], [-1.0, None], [[4, 5], [9]], [[-2.0, -1.0], [-0.5]])
-    assert c.ids.tolist() == [[5, 4], [9, cols.NO_ID]]
+    c = make_columns([5, 8], [-1.0, None], [[4, 5], [9]], [[-2.0, -1.0], [-0.5]])
+    assert c.ids.tolist() == [[5, 4], [9, NO_ID]]
     assert c.logprobs.tolist() == [[-1.0, -2.0], [-0.5, -np.inf]]
     assert np.isnan(c.sampled_logprobs[1])
     assert c.present.tolist() == [[True, True], [True, False]]
@@ -22,33 +22,33 @@ def test_ragged_rows_are_padded_and_sorted() -> None:
 
 
 def test_an_unreported_sampled_logprob_is_read_from_its_row() -> None:
-    assert cols.make([5], [None], [[4, 5]], [[-2.0, -1.0]]).sampled_logprobs.tolist() == [-1.0]
+    assert make_columns([5], [None], [[4, 5]], [[-2.0, -1.0]]).sampled_logprobs.tolist() == [-1.0]
 
 
 def test_impossible_tokens_are_absent() -> None:
-    c = cols.make([1], [-np.inf], [[1, 2]], [[-np.inf, -0.1]])
-    assert c.ids.tolist() == [[2, cols.NO_ID]]
+    c = make_columns([1], [-np.inf], [[1, 2]], [[-np.inf, -0.1]])
+    assert c.ids.tolist() == [[2, NO_ID]]
     assert np.isnan(c.sampled_logprobs[0])
 
 
 def test_ties_are_ordered_by_id() -> None:
-    assert cols.from_maps([3], [{3: -1.0, 1: -1.0, 2: -1.0}]).ids.tolist() == [[1, 2, 3]]
+    assert from_maps([3], [{3: -1.0, 1: -1.0, 2: -1.0}]).ids.tolist() == [[1, 2, 3]]
 
 
 @pytest.mark.parametrize(("ids", "rows"), [([1, 2], [[-1.0]]), ([1], [[-1.0], [-2.0]])])
 def test_unequal_lengths_are_refused(ids: list[int], rows: list[list[float]]) -> None:
     with pytest.raises(ValueError, match="sampled ids"):
-        cols.make(ids, [None] * len(ids), [[1]] * len(rows), rows)
+        make_columns(ids, [None] * len(ids), [[1]] * len(rows), rows)
 
 
 def test_rows_of_other_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
-        cols.make([1], [None], [[1, 2]], [[-1.0]])
+        make_columns([1], [None], [[1, 2]], [[-1.0]])
 
 
 def test_lookup_finds_listed_and_sampled_only() -> None:
-    c = cols.make([7], [-3.0], [[4, 5]], [[-1.0, -2.0]])
-    found = cols.lookup(c, np.array([[5, 7, 8, cols.NO_ID]]))
+    c = make_columns([7], [-3.0], [[4, 5]], [[-1.0, -2.0]])
+    found = lookup(c, np.array([[5, 7, 8, NO_ID]]))
     assert found[0, :2].tolist() == [-2.0, -3.0]
     assert np.isnan(found[0, 2:]).all()
 
@@ -62,7 +62,7 @@ def test_floor_bounds_every_unlisted_token(seed: int, k: int, displaced: bool) -
     if displaced:
         rows = [([*c.ids[i, : k - 1], ids[i]] if ids[i] not in c.ids[i] else list(c.ids[i])) for i in range(len(ids))]
         raw = log_softmax(z)
-        c = cols.make(ids, raw[np.arange(6), ids], rows, [[float(raw[i, t]) for t in r] for i, r in enumerate(rows)])
+        c = make_columns(ids, raw[np.arange(6), ids], rows, [[float(raw[i, t]) for t in r] for i, r in enumerate(rows)])
     truth = log_softmax(z)
     for i, bound in enumerate(c.floor):
         unlisted = [t for t in range(VOCAB) if t not in c.ids[i] and t != ids[i]]
@@ -70,17 +70,17 @@ def test_floor_bounds_every_unlisted_token(seed: int, k: int, displaced: bool) -
 
 
 def test_floor_of_a_lone_sampled_token_is_the_mass_left() -> None:
-    c = cols.make([1], [np.log(0.75)], [[1]], [[np.log(0.75)]])
-    assert c.floor[0] == pytest.approx(np.log(0.25 + cols.REST_SLACK))
+    c = make_columns([1], [np.log(0.75)], [[1]], [[np.log(0.75)]])
+    assert c.floor[0] == pytest.approx(np.log(0.25 + REST_SLACK))
 
 
 def test_floor_survives_rounded_logprobs_that_hold_all_the_mass() -> None:
     """Listed probabilities sum to more than 1 by rounding; the floor is still the least entry, not lower."""
-    c = cols.make([1], [np.log(0.7501)], [[1, 2, 3]], [[np.log(0.7501), np.log(0.25), -12.0]])
+    c = make_columns([1], [np.log(0.7501)], [[1, 2, 3]], [[np.log(0.7501), np.log(0.25), -12.0]])
     assert c.floor[0] == pytest.approx(-12.0)
 
 
 def test_entries_add_the_token_only_where_it_is_apart() -> None:
-    ids, values = cols.make([4, 9], [-1.0, -5.0], [[4], [4]], [[-1.0], [-1.0]]).entries
-    assert ids.tolist() == [[4, cols.NO_ID], [4, 9]]
+    ids, values = make_columns([4, 9], [-1.0, -5.0], [[4], [4]], [[-1.0], [-1.0]]).entries
+    assert ids.tolist() == [[4, NO_ID], [4, 9]]
     assert values.tolist() == [[-1.0, -np.inf], [-1.0, -5.0]]

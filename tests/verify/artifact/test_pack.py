@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from logproof.errors import ArtifactError
 from logproof.verify.artifact import pack
-from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.stats.support import Sampler
 from verify.builders import draw, logits, quick, record
 
@@ -34,7 +34,7 @@ rows = st.lists(
 def test_round_trip_is_exact(maps: list[dict[int, float]], data: st.DataObject) -> None:
     ids = [data.draw(st.sampled_from([*m, 3])) for m in maps]
     drawn = [m.get(t, data.draw(st.none() | st.floats(-80, 0, width=32))) for m, t in zip(maps, ids, strict=True)]
-    c = make(ids, drawn, [list(m) for m in maps], [list(m.values()) for m in maps])
+    c = make_columns(ids, drawn, [list(m) for m in maps], [list(m.values()) for m in maps])
     assert equal(pack.unpack(pack.pack(c)), c)
     fixed = pack.to_fixed(c)
     assert equal(pack.unpack(pack.pack(fixed, 1024)), fixed)
@@ -49,7 +49,7 @@ def textlike(n: int, k: int) -> Columns:
     where = np.where(rng.random(n) < 0.05, -1, rng.geometric(0.6, n).clip(1, k) - 1)
     ids = [int(rng.integers(0, 49152)) if j < 0 else row[j] for j, row in zip(where, rows, strict=True)]
     drawn = [-9.0 if j < 0 else float(d[j]) for j, d in zip(where, depths, strict=True)]
-    return make(ids, drawn, rows, depths.tolist())
+    return make_columns(ids, drawn, rows, depths.tolist())
 
 
 def test_size_a_position_at_five_entries() -> None:
@@ -58,7 +58,7 @@ def test_size_a_position_at_five_entries() -> None:
 
 
 def test_values_off_the_format_are_refused() -> None:
-    c = make([1], [-0.1], [[1]], [[-0.1]])
+    c = make_columns([1], [-0.1], [[1]], [[-0.1]])
     with pytest.raises(ArtifactError, match="not exact"):
         pack.pack(c)
     with pytest.raises(ArtifactError, match="not exact"):
@@ -69,18 +69,18 @@ def test_values_off_the_format_are_refused() -> None:
 @pytest.mark.parametrize("value", [1.0, -(2.0**31)])
 def test_values_beyond_the_fixed_format_are_refused(value: float) -> None:
     with pytest.raises(ArtifactError, match="outside"):
-        pack.pack(make([1], [value], [[1]], [[value]]), 1024)
+        pack.pack(make_columns([1], [value], [[1]], [[value]]), 1024)
 
 
 def test_ids_beyond_32_bits_are_refused() -> None:
     with pytest.raises(ArtifactError, match="32 bits"):
-        pack.pack(make([1], [-1.0], [[2**32]], [[-2.0]]))
+        pack.pack(make_columns([1], [-1.0], [[2**32]], [[-2.0]]))
 
 
 def test_too_many_positions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "MAX_POSITIONS", 1)
     with pytest.raises(ArtifactError, match="limits"):
-        pack.pack(make([1, 2], [None, None], [[], []], [[], []]))
+        pack.pack(make_columns([1, 2], [None, None], [[], []], [[], []]))
 
 
 def test_every_damage_is_an_artifact_error() -> None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from fakes.server import FakeServer, Reply
-from logproof.verify.audit import audit as auditing
 from logproof.verify.audit import audit_page
+from logproof.verify.audit.audit import AuditSides, audit
 from logproof.verify.audit.evidence import JudgedArtifact
 from logproof.verify.policy import Policy
 from logproof.verify.record.prompts import Prompt
@@ -22,8 +22,8 @@ async def audited(
     fake: FakeServer, other: FakeServer, rules: Policy, count: int = 6, **options: Any
 ) -> tuple[Any, list[JudgedArtifact]]:
     async with open_tiny(fake) as provider, open_tiny(other) as trusted:
-        sides = auditing.AuditSides(provider, trusted)
-        return await auditing.audit(sides, PROMPTS[:count], PINS, claim(), rules, **options)
+        sides = AuditSides(provider, trusted)
+        return await audit(sides, PROMPTS[:count], PINS, claim(), rules, **options)
 
 
 def test_an_honest_provider(fake: FakeServer, other: FakeServer) -> None:
@@ -91,8 +91,8 @@ def test_repeats_of_a_prompt_count_once(fake: FakeServer, other: FakeServer) -> 
     async def work() -> Any:
         async with open_tiny(fake) as provider, open_tiny(other) as trusted:
             pins = msgspec.structs.replace(PINS, nonce=None, sampler=Sampler(0.0))
-            sides = auditing.AuditSides(provider, trusted)
-            return await auditing.audit(sides, [PROMPTS[0], again], pins, claim(), TINY_POLICY)
+            sides = AuditSides(provider, trusted)
+            return await audit(sides, [PROMPTS[0], again], pins, claim(), TINY_POLICY)
 
     greedy, _ = run(work())
     assert (greedy.session.skipped, len(greedy.session.steps)) == (1, 1)

@@ -10,10 +10,10 @@ import pytest
 
 from fakes.server import FakeServer, Reply
 from logproof.errors import EngineError, UsageError
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
-from logproof.verify.calibrate import collect as calibrating
+from logproof.verify.artifact.artifact import Artifact, seal
 from logproof.verify.calibrate import fit
+from logproof.verify.calibrate.collect import CalibrationSides, HonestPairs, collect, distinct, noise_floor
 from logproof.verify.calibrate.fit import Aim, HonestPair
 from logproof.verify.judge import judge
 from logproof.verify.record.prompts import Prompt, prompts
@@ -22,11 +22,11 @@ from verify.parts import NOW, PINS, PROMPTS, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_EOS, Tiny, facts, open_tiny, serve
 
 
-async def pairs(fake: FakeServer, count: int = 24, **pins: object) -> calibrating.HonestPairs:
+async def pairs(fake: FakeServer, count: int = 24, **pins: object) -> HonestPairs:
     async with open_tiny(fake) as connection:
         chosen = [msgspec.structs.replace(PINS, **pins)]
-        sides = calibrating.CalibrationSides(connection, connection)
-        return await calibrating.collect(sides, PROMPTS[:count], chosen, claim(), concurrencies=(2,))
+        sides = CalibrationSides(connection, connection)
+        return await collect(sides, PROMPTS[:count], chosen, claim(), concurrencies=(2,))
 
 
 def test_calibration_of_an_exact_pair(fake: FakeServer) -> None:
@@ -63,11 +63,11 @@ def test_calibration_under_a_grammar_of_a_noisy_pair(fake: FakeServer) -> None:
         b"\n".join(json.dumps({"text": f"g {i}", "output": {"regex": "[a-z]+"}}).encode() for i in range(48))
     )
 
-    async def work(tiny: Tiny, some: list[Prompt]) -> calibrating.HonestPairs:
+    async def work(tiny: Tiny, some: list[Prompt]) -> HonestPairs:
         serve(fake, tiny)
         async with open_tiny(fake, known) as connection:
-            sides = calibrating.CalibrationSides(connection, connection)
-            return await calibrating.collect(sides, some, [PINS], claim(known), concurrencies=(2,))
+            sides = CalibrationSides(connection, connection)
+            return await collect(sides, some, [PINS], claim(known), concurrencies=(2,))
 
     found = run(work(Tiny(jitter=0.02), given))
     made = fit.fit(found.pairs, Aim(name="t", level=0.15), NOW)
@@ -91,9 +91,9 @@ def test_greedy_calibration_counts_gaps(fake: FakeServer) -> None:
 
 
 def test_the_noise_floor_is_measured_cold_and_crowded(fake: FakeServer) -> None:
-    async def work(found: calibrating.HonestPairs) -> Any:
+    async def work(found: HonestPairs) -> Any:
         async with open_tiny(fake) as connection:
-            return await calibrating.noise_floor(connection, found.pairs)
+            return await noise_floor(connection, found.pairs)
 
     serve(fake, Tiny())
     still = run(work(run(pairs(fake, 3))))
@@ -115,7 +115,7 @@ def test_calibration_refuses_what_it_cannot_use(fake: FakeServer) -> None:
     mixed = HonestPair("m", found[0].artifact, msgspec.structs.replace(found[0].replay, method="decode"))
     with pytest.raises(UsageError, match="several kinds"):
         fit.fit([*found, mixed], Aim(name="t"), NOW)
-    broken = art.seal(
+    broken = seal(
         msgspec.structs.replace(
             found[0].artifact, end=msgspec.structs.replace(found[0].artifact.end, finish_reason="stop")
         )
@@ -136,7 +136,7 @@ def test_pairs_of_two_models_are_not_mixed(fake: FakeServer, name: str) -> None:
     def stating(pair: HonestPair, digest: str | None) -> HonestPair:
         model = msgspec.structs.replace(pair.artifact.claim.model, **{name: digest})
         made = msgspec.structs.replace(pair.artifact, claim=msgspec.structs.replace(pair.artifact.claim, model=model))
-        return HonestPair(pair.prompt, art.seal(made), pair.replay)
+        return HonestPair(pair.prompt, seal(made), pair.replay)
 
     serve(fake, Tiny())
     first, second, *rest = run(pairs(fake)).pairs
@@ -149,9 +149,9 @@ def test_pairs_of_two_models_are_not_mixed(fake: FakeServer, name: str) -> None:
 def test_repeated_records_count_once(fake: FakeServer) -> None:
     serve(fake, Tiny())
     first, second = (p.artifact for p in run(pairs(fake, 2)).pairs)
-    copy = msgspec.json.decode(msgspec.json.encode(first), type=art.Artifact)
-    assert calibrating.distinct([first, second, copy, second]) == [first, second]
-    assert calibrating.distinct([]) == []
+    copy = msgspec.json.decode(msgspec.json.encode(first), type=Artifact)
+    assert distinct([first, second, copy, second]) == [first, second]
+    assert distinct([]) == []
 
 
 def test_replays_that_fail_are_noted(fake: FakeServer) -> None:

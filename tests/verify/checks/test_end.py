@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.artifact import Artifact, TokenIds, artifact_columns
 from logproof.verify.artifact.columns import from_maps
 from logproof.verify.checks import recorded
 from logproof.verify.checks.end import end_chances, end_faults, ending_ids
@@ -16,7 +16,7 @@ from verify.builders import EOS, VOCAB, artifact, change, draw, log_softmax, log
 replace = msgspec.structs.replace
 
 
-def made(ids: list[int], finish: str | None, **sampling: object) -> art.Artifact:
+def made(ids: list[int], finish: str | None, **sampling: object) -> Artifact:
     base = artifact(record(logits(len(ids), 1), ids, 3), k=3)
     settings = {"ignore_eos": False, "max_tokens": 4, **sampling}
     return change(base, sampling=replace(base.sampling, **settings), end=replace(base.end, finish_reason=finish))
@@ -73,7 +73,7 @@ def test_unknown_ends(finish: str | None, sampling: dict[str, object], words: st
 
 def test_texts_only() -> None:
     base = made([3], "length")
-    bare = replace(base, tokens=art.TokenIds(prompt_ids=None, completion_ids=None))
+    bare = replace(base, tokens=TokenIds(prompt_ids=None, completion_ids=None))
     assert [f.kind for f in end_faults(bare)] == ["unknown"]
 
 
@@ -98,7 +98,7 @@ def test_the_chance_of_an_end_lies_between_its_bounds(sampler: Sampler, k: int) 
     ids = draw(z, sampler, 3)
     base = artifact(record(z, ids, k), sampler, k=k)
     free = change(base, sampling=replace(base.sampling, ignore_eos=False, stop_token_ids=(9,)))
-    got = end_chances(free, art.columns(free), sampler)
+    got = end_chances(free, artifact_columns(free), sampler)
     assert got is not None
     true = np.exp(log_softmax(np.array([z_i if sampler.greedy else masked(z_i, sampler) for z_i in z])))
     chance = true[:, EOS] + true[:, 9]

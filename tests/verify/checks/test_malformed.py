@@ -13,10 +13,9 @@ import pytest
 from fakes.server import FakeServer
 from logproof.cli.main import run as command
 from logproof.errors import ArtifactError
-from logproof.verify import policy as policies
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, decode_artifact, encode_artifact, seal
 from logproof.verify.audit.verify import verify
+from logproof.verify.policy import dump
 from logproof.verify.verdict import Verdict
 from verify.builders import policy
 from verify.parts import PINS, captured
@@ -113,9 +112,9 @@ MALFORMED: dict[str, Callable[[Document], None]] = {
 
 
 def crafted(honest: Artifact, edit: Callable[[Document], None]) -> Artifact:
-    document = json.loads(art.encode(honest))
+    document = json.loads(encode_artifact(honest))
     edit(document)
-    return art.seal(art.decode(json.dumps({**document, "seal": None})))
+    return seal(decode_artifact(json.dumps({**document, "seal": None})))
 
 
 def judged(fake: FakeServer, artifact: Artifact) -> Verdict:
@@ -204,7 +203,7 @@ def test_unreadable_artifacts_are_refused(honest: tuple[FakeServer, Artifact], n
 @pytest.mark.parametrize("data", [b"{", b"[]\n", b"[" * 200_000, b"\xff\xfe", b'{"schema": 1e999}', b"null", b"{}\n{}"])
 def test_the_command_survives_any_file(data: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rules, path = tmp_path / "p.json", tmp_path / "a.jsonl"
-    rules.write_bytes(policies.dump(RULES))
+    rules.write_bytes(dump(RULES))
     for name in (path, path.with_suffix(".parquet")):
         name.write_bytes(data)
         assert command(["verify", str(name), "--policy", str(rules), "--offline"]) == 3

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.columns import Columns, make
+from logproof.verify.artifact.artifact import Artifact, Mode
+from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.checks import mass, recorded
 from logproof.verify.stats.support import Sampler
 from logproof.verify.verdict import Finding
@@ -23,10 +23,10 @@ def processed(z: Array, sampler: Sampler, k: int) -> Columns:
     ids = draw(z, sampler, 7)
     rows = np.array([log_softmax(masked(row, sampler)) for row in z]).astype(np.float32).astype(np.float64)
     best = np.argsort(-rows, axis=1, kind="stable")[:, :k]
-    return make(ids, rows[np.arange(len(z)), ids], best.tolist(), np.take_along_axis(rows, best, 1).tolist())
+    return make_columns(ids, rows[np.arange(len(z)), ids], best.tolist(), np.take_along_axis(rows, best, 1).tolist())
 
 
-def stated(columns: Columns, sampler: Sampler, mode: art.Mode, k: int = 20) -> art.Artifact:
+def stated(columns: Columns, sampler: Sampler, mode: Mode, k: int = 20) -> Artifact:
     """An artifact of these rows; short ones say how many tokens were kept."""
     made = artifact(columns, sampler, k=k)
     assert made.logprobs is not None
@@ -36,7 +36,7 @@ def stated(columns: Columns, sampler: Sampler, mode: art.Mode, k: int = 20) -> a
     return change(made, logprobs=replace(made.logprobs, mode=mode), positions=rows)
 
 
-def found(made: art.Artifact) -> Finding | None:
+def found(made: Artifact) -> Finding | None:
     return next((f for f in recorded.check(made).findings if f.test == "S0c"), None)
 
 
@@ -77,17 +77,17 @@ def test_a_short_row_lists_all_that_was_kept() -> None:
 def test_what_was_left_over_is_that_of_ties() -> None:
     """Three entries of top-k 3: a fourth that ties may be unlisted, half a tie may not."""
     tie, half = np.log([0.4, 0.3, 0.15]), np.log([0.4, 0.3, 0.2])
-    columns = make([1, 1], [tie[0], half[0]], [[1, 2, 3]] * 2, [tie.tolist(), half.tolist()])
+    columns = make_columns([1, 1], [tie[0], half[0]], [[1, 2, 3]] * 2, [tie.tolist(), half.tolist()])
     assert mass.not_processed(columns, 3, 3).tolist() == [False, True]
     assert mass.not_processed(columns, 3, 3, step=0.4).tolist() == [False, False]
-    below = make([1], [np.log(0.4)], [[1, 2, 3]], [np.log([0.4, 0.35, 0.25]).tolist()])
+    below = make_columns([1], [np.log(0.4)], [[1, 2, 3]], [np.log([0.4, 0.35, 0.25]).tolist()])
     assert mass.not_processed(below, 3, 2).tolist() == [True]
-    silent = make([9], [None], [[1, 2]], [np.log([0.4, 0.3]).tolist()])
+    silent = make_columns([9], [None], [[1, 2]], [np.log([0.4, 0.3]).tolist()])
     assert mass.not_processed(silent, 3, 0).tolist() == [False]
 
 
 @pytest.mark.parametrize("mode", ["raw", "unknown"])
-def test_processed_rows_stated_otherwise_are_told(mode: art.Mode) -> None:
+def test_processed_rows_stated_otherwise_are_told(mode: Mode) -> None:
     got = found(stated(processed(logits(N, 9), Sampler(1.0, 10), 20), Sampler(1.0, 10), mode))
     assert got is not None
     assert (got.outcome, got.reason) == ("note", "kind")

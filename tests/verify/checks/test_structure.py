@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.columns import make
+from logproof.verify.artifact.artifact import Artifact, ChoiceRef, Positions, RecordedUsage, Seed, Signature, TokenIds
+from logproof.verify.artifact.columns import make_columns
 from logproof.verify.checks.structure import faults
 from verify.builders import artifact, change, logits, quick, record
 
@@ -18,43 +18,43 @@ replace = msgspec.structs.replace
 
 
 @pytest.fixture
-def made() -> art.Artifact:
+def made() -> Artifact:
     return artifact(record(logits(4, 1), [3, 1, 4, 1], 3), k=3)
 
 
-def test_a_sound_artifact_has_no_fault(made: art.Artifact) -> None:
+def test_a_sound_artifact_has_no_fault(made: Artifact) -> None:
     assert faults(made) == []
     assert faults(replace(made, seal=None)) == []
 
 
-def rows(made: art.Artifact, **fields: object) -> art.Artifact:
+def rows(made: Artifact, **fields: object) -> Artifact:
     assert made.positions is not None
     return change(made, positions=replace(made.positions, **fields))
 
 
-def spec(made: art.Artifact, **fields: object) -> art.Artifact:
+def spec(made: Artifact, **fields: object) -> Artifact:
     assert made.logprobs is not None
     return change(made, logprobs=replace(made.logprobs, **fields))
 
 
-def row0(made: art.Artifact, ids: tuple[int, ...], values: tuple[float, ...]) -> art.Artifact:
+def row0(made: Artifact, ids: tuple[int, ...], values: tuple[float, ...]) -> Artifact:
     assert made.positions is not None
     return rows(made, ids=(ids, *made.positions.ids[1:]), logprobs=(values, *made.positions.logprobs[1:]))
 
 
-def tokens(made: art.Artifact, **fields: object) -> art.Artifact:
+def tokens(made: Artifact, **fields: object) -> Artifact:
     return change(made, tokens=replace(made.tokens, **fields))
 
 
-def settings(made: art.Artifact, **fields: object) -> art.Artifact:
+def settings(made: Artifact, **fields: object) -> Artifact:
     return change(made, sampling=replace(made.sampling, **fields))
 
 
-Case = tuple[str, Callable[[art.Artifact], art.Artifact], str, str]
+Case = tuple[str, Callable[[Artifact], Artifact], str, str]
 CASES: list[Case] = [
     ("digest", lambda a: replace(a, artifact_id="other"), "hash_mismatch", "seal.digest"),
     ("not finite", lambda a: replace(a, request=replace(a.request, body=float("inf"))), "hash_mismatch", "seal"),
-    ("choice", lambda a: change(a, choice=art.ChoiceRef(n=1, index=1)), "malformed", "choice"),
+    ("choice", lambda a: change(a, choice=ChoiceRef(n=1, index=1)), "malformed", "choice"),
     ("negative id", lambda a: tokens(a, completion_ids=(-1, 1, 4, 1)), "token_out_of_range", "completion_ids[0]"),
     ("id past vocab", lambda a: tokens(a, prompt_ids=(1, 200)), "token_out_of_range", "prompt_ids[1]"),
     ("id past 2**31", lambda a: tokens(a, prompt_ids=(2**63,)), "token_out_of_range", "prompt_ids[0]"),
@@ -75,13 +75,13 @@ CASES: list[Case] = [
     ),
     (
         "many choices",
-        lambda a: change(a, choice=art.ChoiceRef(n=1 << 20, index=0)),
+        lambda a: change(a, choice=ChoiceRef(n=1 << 20, index=0)),
         "malformed",
         "choice",
     ),
     (
         "usage",
-        lambda a: change(a, end=replace(a.end, usage=art.RecordedUsage(completion=9))),
+        lambda a: change(a, end=replace(a.end, usage=RecordedUsage(completion=9))),
         "inconsistent_usage",
         "usage.completion",
     ),
@@ -90,7 +90,7 @@ CASES: list[Case] = [
     ("min_p", lambda a: settings(a, min_p=1.5), "malformed", "min_p"),
     (
         "seed derivation",
-        lambda a: settings(a, seed=art.Seed(value=1, origin="derived")),
+        lambda a: settings(a, seed=Seed(value=1, origin="derived")),
         "malformed",
         "sampling.seed",
     ),
@@ -117,13 +117,13 @@ CASES: list[Case] = [
 
 @pytest.mark.parametrize(("edit", "reason", "words"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_every_broken_rule_is_named(
-    made: art.Artifact, edit: Callable[[art.Artifact], art.Artifact], reason: str, words: str
+    made: Artifact, edit: Callable[[Artifact], Artifact], reason: str, words: str
 ) -> None:
     found = faults(edit(made))
     assert any(f.reason == reason and words in f"{f.where} {f.detail}" for f in found), found
 
 
-def test_an_infinite_logprob_is_malformed(made: art.Artifact) -> None:
+def test_an_infinite_logprob_is_malformed(made: Artifact) -> None:
     """It cannot even be sealed, so it comes with no seal or a wrong one."""
     assert made.positions is not None
     bad = replace(made.positions, logprobs=((-1.0, -2.0, float("-inf")), *made.positions.logprobs[1:]))
@@ -132,20 +132,20 @@ def test_an_infinite_logprob_is_malformed(made: art.Artifact) -> None:
 
 
 def test_short_rows_are_sound_where_fewer_were_kept() -> None:
-    c = make([1, 1], [-0.5, -0.25], [[1, 2], [1]], [[-0.5, -1.0], [-0.25]])
+    c = make_columns([1, 1], [-0.5, -0.25], [[1, 2], [1]], [[-0.5, -1.0], [-0.25]])
     assert faults(rows(artifact(c, k=3), kept=(2, 1))) == []
     assert len(faults(artifact(c, k=3))) == 2
 
 
 def test_fixed_format() -> None:
-    c = make([1], [-0.5], [[1, 2]], [[-0.5, -1.0009765625]])
+    c = make_columns([1], [-0.5], [[1, 2]], [[-0.5, -1.0009765625]])
     made = spec(artifact(c, k=2), format="fixed", denominator=1024, step=0.5 / 1024)
     assert faults(made) == []
     assert len(faults(spec(made, denominator=10))) == 1
 
 
 def test_rounded_logprobs_may_exceed_zero_and_one_by_their_step() -> None:
-    c = make([1], [0.0], [[1, 2]], [[0.0, -3.0]])
+    c = make_columns([1], [0.0], [[1, 2]], [[0.0, -3.0]])
     assert len(faults(artifact(c, k=2))) == 1
     assert faults(spec(artifact(c, k=2), step=0.1)) == []
 
@@ -153,15 +153,15 @@ def test_rounded_logprobs_may_exceed_zero_and_one_by_their_step() -> None:
 def test_texts_only_is_sound() -> None:
     c = record(logits(1, 1), [3], 3)
     made = change(
-        artifact(c, k=3), tokens=art.TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None
+        artifact(c, k=3), tokens=TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None
     )
     assert faults(made) == []
     assert np.isfinite(c.sampled_logprobs).all()
 
 
-def test_a_false_signature_is_a_hash_mismatch(made: art.Artifact) -> None:
+def test_a_false_signature_is_a_hash_mismatch(made: Artifact) -> None:
     assert made.seal is not None
-    fake = art.Signature(alg="ed25519", key_id="00" * 32, value="00" * 64)
+    fake = Signature(alg="ed25519", key_id="00" * 32, value="00" * 64)
     bad = replace(made, seal=replace(made.seal, signature=fake))
     assert [f.reason for f in faults(bad)] == ["hash_mismatch"]
 
@@ -175,7 +175,7 @@ def test_values_are_judged_as_the_plain_rules_say(table: list[list[float]], step
     """Checked all at once or row by row, a fault is named exactly where a rule is broken."""
     n = len(table)
     base = artifact(record(logits(n, 1), [5] * n, 2), k=2)
-    told = art.Positions(sampled=(None,) * n, ids=((1, 2),) * n, logprobs=tuple(map(tuple, table)))
+    told = Positions(sampled=(None,) * n, ids=((1, 2),) * n, logprobs=tuple(map(tuple, table)))
     assert base.logprobs is not None
     made = replace(base, positions=told, seal=None, logprobs=replace(base.logprobs, step=step))
     wrong = set()
@@ -189,5 +189,5 @@ def test_values_are_judged_as_the_plain_rules_say(table: list[list[float]], step
     assert {f.where for f in faults(made)} == wrong
 
 
-def test_an_absurd_step_is_a_fault_and_no_crash(made: art.Artifact) -> None:
+def test_an_absurd_step_is_a_fault_and_no_crash(made: Artifact) -> None:
     assert [f.where for f in faults(spec(made, step=1e9))] == ["logprobs.step"]

@@ -14,9 +14,8 @@ from fakes.server import FakeServer, Reply
 from logproof.errors import AuthError, BadReply, DatasetError, TransportError, UsageError
 from logproof.ir.response import Tokens, TopK
 from logproof.parallel import in_order
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import artifact_files
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, artifact_digest, seal
 from logproof.verify.artifact.columns import columns_of
 from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
 from logproof.verify.judge import judge
@@ -84,7 +83,7 @@ def test_a_capture_pins_every_sampling_leaf(fake: FakeServer) -> None:
     assert seed_is_bound(made.sampling.seed)
     assert body["seed"] == derive_seed("n", "p0")
     assert made.seal is not None
-    assert made.seal.digest == art.digest(made)
+    assert made.seal.digest == artifact_digest(made)
     assert made.request.body == body
     assert len(made.tokens.completion_ids or ()) == made.end.usage.completion == 20
     assert made.provenance.fingerprint == "fp-tiny"
@@ -171,12 +170,12 @@ def test_files_keep_artifacts_to_the_last_bit(
     serve(fake, Tiny())
     pins = msgspec.structs.replace(PINS, denominator=denominator)
     made = [c.artifact for c in run(captured(fake, pins, 3)) if c.artifact is not None]
-    bare = art.seal(msgspec.structs.replace(made[0], positions=None, logprobs=None))
+    bare = seal(msgspec.structs.replace(made[0], positions=None, logprobs=None))
     path = tmp_path / f"a{suffix}"
     assert artifact_files.write(path, [*made, bare]) == 4
     back = list(artifact_files.read(path))
     assert back == [*made, bare]
-    assert [art.digest(a) for a in back] == [art.digest(a) for a in (*made, bare)]
+    assert [artifact_digest(a) for a in back] == [artifact_digest(a) for a in (*made, bare)]
 
 
 def test_a_single_call(fake: FakeServer) -> None:

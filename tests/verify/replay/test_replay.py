@@ -12,10 +12,8 @@ import pytest
 from fakes.server import FakeServer, Reply, Seen
 from logproof.errors import AuthError
 from logproof.ir.facts import Facts
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, artifact_columns, seal
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.audit import audit as auditing
 from logproof.verify.audit.verify import verify
 from logproof.verify.judge import judge
 from logproof.verify.policy import NoiseFloor
@@ -24,6 +22,7 @@ from logproof.verify.replay.by_prefill import MAX_FILLS, missing
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.support import Sampler
+from logproof.verify.verdict import Verdict
 from verify.parts import NOW, PINS, TINY_POLICY, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
 
@@ -48,7 +47,7 @@ def test_every_edited_token_is_found(fake: FakeServer) -> None:
         edited = [*ids[:at], (ids[at] + 1) % TINY_VOCAB, *ids[at + 1 :]]
         assert made.positions is not None
         drawn = tuple(None if i == at else v for i, v in enumerate(made.positions.sampled))
-        cheat = art.seal(
+        cheat = seal(
             msgspec.structs.replace(
                 made,
                 tokens=msgspec.structs.replace(made.tokens, completion_ids=tuple(edited)),
@@ -68,7 +67,7 @@ def test_processed_logprobs_need_the_plugin(fake: FakeServer) -> None:
     serve(fake, Tiny())
     sampler = Sampler(0.7, 8)
     made = one(fake, msgspec.structs.replace(PINS, sampler=sampler, k=8), facts(plugin=PLUGIN))
-    processed = art.seal(
+    processed = seal(
         msgspec.structs.replace(made, logprobs=msgspec.structs.replace(made.logprobs, mode="processed", k=8))
     )
     for asked, known in (("prefill", facts(plugin=PLUGIN)), ("auto", FACTS)):
@@ -106,7 +105,7 @@ def test_processed_logprobs_are_replayed_under_the_same_sampling_or_not_at_all(
         logprobs=msgspec.structs.replace(made.logprobs, mode="processed"),
         sampling=msgspec.structs.replace(made.sampling, sources={}, **change),
     )
-    answer = run(replayed(fake, art.seal(other), "auto", facts(plugin=PLUGIN)))
+    answer = run(replayed(fake, seal(other), "auto", facts(plugin=PLUGIN)))
     assert isinstance(answer, ReplayFailure) is bool(words)
     if isinstance(answer, ReplayFailure):
         assert words in answer.detail
@@ -163,7 +162,7 @@ def test_a_constrained_completion_without_the_means_is_inconclusive(fake: FakeSe
         assert isinstance(failure, ReplayFailure)
         assert words in failure.detail
         assert judge(made, failure, TINY_POLICY, NOW).status == "inconclusive"
-    lost = art.seal(msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body={"a": 1})))
+    lost = seal(msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body={"a": 1})))
     failure = run(replayed(fake, lost, "auto", facts(plugin=PLUGIN)))
     assert isinstance(failure, ReplayFailure)
     assert "grammar" in failure.detail
@@ -173,7 +172,7 @@ def test_auto_takes_the_policy_s_method_and_says_so(fake: FakeServer) -> None:
     serve(fake, Tiny())
     made = one(fake)
 
-    async def work(known: Facts) -> auditing.Verdict:
+    async def work(known: Facts) -> Verdict:
         rules = msgspec.structs.replace(TINY_POLICY, method="decode")
         async with open_tiny(fake, known) as connection:
             return (await verify(connection, made, rules, repeats=2))[1]
@@ -206,7 +205,7 @@ def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
         assert isinstance(answer, ReplayResult)
         return answer
 
-    own = art.columns(made)
+    own = artifact_columns(made)
     wide = run(work(FACTS))
     assert wide.scored is None
     narrow = facts(max_logprobs=4)
@@ -283,12 +282,12 @@ def test_a_server_that_enforces_nothing_gives_no_distance(fake: FakeServer) -> N
 def test_verify_sends_nothing_for_a_malformed_artifact(fake: FakeServer) -> None:
     serve(fake, Tiny())
     made = one(fake)
-    bad = art.seal(
+    bad = seal(
         msgspec.structs.replace(made, tokens=msgspec.structs.replace(made.tokens, completion_ids=(TINY_VOCAB,) * 20))
     )
     before = len(fake.seen)
 
-    async def work() -> auditing.Verdict:
+    async def work() -> Verdict:
         async with open_tiny(fake) as connection:
             return (await verify(connection, bad, TINY_POLICY))[1]
 

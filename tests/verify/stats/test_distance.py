@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.verify.artifact.columns import Columns, from_maps, make
+from logproof.verify.artifact.columns import Columns, from_maps, make_columns
 from logproof.verify.checks import rounding
 from logproof.verify.stats import align, distance, gonka
 from logproof.verify.stats.support import Sampler
@@ -130,17 +130,17 @@ def test_pairs_equal_the_plain_form(seed: int, k: int, width: int, size: float) 
 
 
 def test_a_censored_token_within_the_floor_is_no_evidence() -> None:
-    a = make([1], [-0.1], [[1, 2]], [[-0.1, -4.0]])
-    b = make([1], [-0.1], [[1, 3]], [[-0.1, -4.0]])
+    a = make_columns([1], [-0.1], [[1, 2]], [[-0.1, -4.0]])
+    b = make_columns([1], [-0.1], [[1, 3]], [[-0.1, -4.0]])
     assert distance.mae_k(distance.pair(a, b)) == 0.0
     assert len(told(distance.pair(a, b))) == 1
-    high = make([1], [-1.0], [[1, 2]], [[-1.0, -0.5]])
-    low = make([1], [-1.0], [[1, 3]], [[-1.0, -4.0]])
+    high = make_columns([1], [-1.0], [[1, 2]], [[-1.0, -0.5]])
+    low = make_columns([1], [-1.0], [[1, 3]], [[-1.0, -4.0]])
     assert distance.max_abs(distance.pair(high, low)) == pytest.approx(3.5)
 
 
 def test_nothing_to_compare_is_nan() -> None:
-    empty = make([1], [None], [[]], [[]])
+    empty = make_columns([1], [None], [[]], [[]])
     pairs = distance.pair(empty, empty)
     assert math.isnan(distance.mae_k(pairs))
     assert math.isnan(distance.max_abs(pairs))
@@ -209,7 +209,7 @@ def test_bias_tells_lifted_tokens() -> None:
     lifted = z.copy()
     lifted[np.arange(30), ids] += 0.5
     assert distance.shape(distance.pair(record(lifted, ids, 20), record(z, ids, 20))).bias > 0.3
-    lone = make([1, 1], [None, None], [[2, 3], [2, 3]], [[-1.0, -2.0]] * 2)
+    lone = make_columns([1, 1], [None, None], [[2, 3], [2, 3]], [[-1.0, -2.0]] * 2)
     assert math.isnan(distance.shape(distance.pair(lone, lone)).bias)
 
 

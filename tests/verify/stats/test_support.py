@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.errors import UsageError
-from logproof.verify.artifact.columns import NO_ID, from_maps, make
+from logproof.verify.artifact.columns import NO_ID, from_maps, make_columns
 from logproof.verify.stats import redraw
 from logproof.verify.stats.plausibility import (
     greedy_gaps,
@@ -65,7 +65,7 @@ def test_whole_rows_decide_every_token(seed: int, sampler: Sampler) -> None:
 
 
 def test_rows_whose_sampled_token_is_likelier_than_the_list_are_sorted_first() -> None:
-    c = make([9], [-0.2], [[1, 2]], [[-3.0, -4.0]])
+    c = make_columns([9], [-0.2], [[1, 2]], [[-3.0, -4.0]])
     got = support(c, Sampler(1.0, 1), vocab_size=20)
     assert got.ids.tolist() == [[1, 2, 9]]
     assert got.kept.tolist() == [[False, False, True]]
@@ -84,7 +84,7 @@ def test_a_greedy_sampler_has_no_support() -> None:
 
 
 def test_an_unknown_sampled_logprob_has_no_cell() -> None:
-    c = make([1, 2], [-1.0, None], [[1], [3]], [[-1.0], [-0.5]])
+    c = make_columns([1, 2], [-1.0, None], [[1], [3]], [[-1.0], [-0.5]])
     got = support(c, Sampler(2.0), vocab_size=9)
     assert got.scores[0, got.x[0]] == -0.5
     assert got.x.tolist() == [0, -1]
@@ -129,7 +129,7 @@ def test_a_cold_record_has_a_support(seed: int, sampler: Sampler, k: int) -> Non
 def test_rounding_within_the_recorded_step_is_no_contradiction(seed: int, sampler: Sampler, grid: int) -> None:
     z = logits(12, seed)
     c = record(z, draw(z, sampler, seed), 15)
-    coarse = make(
+    coarse = make_columns(
         c.sampled_ids,
         np.round(c.sampled_logprobs * grid) / grid,
         c.ids.tolist(),
@@ -166,7 +166,7 @@ def test_another_seed_and_a_foreign_writer_contradict_the_record() -> None:
 
 
 def test_unknown_sampled_logprobs_are_not_judged() -> None:
-    c = make([5], [None], [[1, 2]], [[-0.5, -1.0]])
+    c = make_columns([5], [None], [[1, 2]], [[-0.5, -1.0]])
     got = redraw.redraw(c, Sampler(1.0), SPLITMIX, 1, 1)
     assert not got.known.any()
     assert np.isnan(got.capped())
@@ -212,7 +212,7 @@ def test_greedy_gaps_treat_ties_as_a_set() -> None:
     c = from_maps([1, 2, 3, 4], [{1: -1.0, 2: -1.0}, {1: -1.0, 2: -1.0}, {1: -0.5, 3: -2.0}, {1: -0.5}])
     assert greedy_gaps(c)[:3].tolist() == [0.0, 0.0, 1.5]
     assert np.isnan(greedy_gaps(c)[3])
-    apart = make([9], [-0.2], [[1]], [[-3.0]])
+    apart = make_columns([9], [-0.2], [[1]], [[-3.0]])
     assert greedy_gaps(apart).tolist() == [0.0]
 
 
@@ -242,7 +242,7 @@ def test_surprise_sees_other_temperatures() -> None:
 
 def test_surprise_by_hand() -> None:
     p = np.log([0.5, 0.25])
-    c = make([1, 2], [p[0], p[1]], [[1, 2, 3], [1, 2, 3]], [[*p, -3.0], [*p, -3.0]])
+    c = make_columns([1, 2], [p[0], p[1]], [[1, 2, 3], [1, 2, 3]], [[*p, -3.0], [*p, -3.0]])
     told = surprise(outcomes(c, Sampler(1.0)))
     q = np.array([0.5, 0.25, 0.25])
     h = float(-(q * np.log(q)).sum())

@@ -13,8 +13,8 @@ from logproof.errors import UsageError
 from logproof.files import naming, read_bounded
 from logproof.verify.policy import MAX_BYTES, Policy, load
 from logproof.verify.record.capture import Pins, fresh_nonce
-from logproof.verify.record.claim import StatedClaim, identity
 from logproof.verify.record.defaults import Defaults, stated
+from logproof.verify.record.stated_claim import StatedClaim, identity
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.support import Sampler
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from logproof.errors import ArtifactError
-from logproof.verify.artifact import columns as cols
+from logproof.verify.artifact.columns import Columns, make_columns
 
 SCHEMA = "logproof-artifact/1"
 MAX_BYTES = 64 * 1024 * 1024
@@ -251,18 +251,18 @@ class Artifact(Record, frozen=True, kw_only=True):
     seal: Seal | None = None
 
 
-def columns(artifact: Artifact) -> cols.Columns:
+def artifact_columns(artifact: Artifact) -> Columns:
     """The artifact's positions as arrays. Raises ArtifactError where ids or logprobs were not recorded."""
     ids, rows = artifact.tokens.completion_ids, artifact.positions
     if ids is None or rows is None:
         raise ArtifactError("this artifact holds no token ids or no logprobs", hint="it can be stored, not replayed")
     try:
-        return cols.make(ids, rows.sampled, rows.ids, rows.logprobs)
+        return make_columns(ids, rows.sampled, rows.ids, rows.logprobs)
     except ValueError as error:
         raise ArtifactError(f"artifact columns do not fit together: {error}") from None
 
 
-def decode(data: bytes | str) -> Artifact:
+def decode_artifact(data: bytes | str) -> Artifact:
     """One artifact from JSON. Raises ArtifactError: too large, not JSON, unknown or missing keys, wrong types."""
     if len(data) > MAX_BYTES:
         raise ArtifactError(f"artifact of {len(data)} bytes; the limit is {MAX_BYTES}")
@@ -272,12 +272,12 @@ def decode(data: bytes | str) -> Artifact:
         raise ArtifactError(f"artifact is malformed: {error}") from None
 
 
-def encode(artifact: Artifact) -> bytes:
+def encode_artifact(artifact: Artifact) -> bytes:
     """The artifact as one line of JSON."""
     return msgspec.json.encode(artifact)
 
 
-def json_schema() -> dict[str, object]:
+def artifact_schema() -> dict[str, object]:
     """JSON Schema (2020-12) of an artifact."""
     schema: dict[str, object] = msgspec.json.schema(Artifact, schema_hook=_any_json)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **schema}
@@ -290,7 +290,7 @@ def _any_json(kind: type) -> dict[str, object]:
     return {"description": "any JSON value"}
 
 
-def canonical(artifact: Artifact) -> bytes:
+def canonical_form(artifact: Artifact) -> bytes:
     """The canonical form described above. Raises ArtifactError for a non-finite number or an id beyond 64 bits."""
     body = msgspec.to_builtins(artifact)
     del body["seal"]
@@ -301,14 +301,14 @@ def canonical(artifact: Artifact) -> bytes:
     return json.dumps(_plain(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def digest(artifact: Artifact) -> str:
+def artifact_digest(artifact: Artifact) -> str:
     """SHA-256 hex of the canonical form."""
-    return hashlib.sha256(canonical(artifact)).hexdigest()
+    return hashlib.sha256(canonical_form(artifact)).hexdigest()
 
 
 def seal(artifact: Artifact) -> Artifact:
     """The artifact with its digest, unsigned."""
-    return msgspec.structs.replace(artifact, seal=Seal(digest=digest(artifact)))
+    return msgspec.structs.replace(artifact, seal=Seal(digest=artifact_digest(artifact)))
 
 
 def _column_digests(rows: Positions) -> dict[str, object]:

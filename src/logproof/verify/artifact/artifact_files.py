@@ -16,9 +16,15 @@ import numpy as np
 
 from logproof.errors import ArtifactError, UsageError
 from logproof.files import store_error, write_atomic
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import pack
-from logproof.verify.artifact.artifact import Artifact, Positions
+from logproof.verify.artifact.artifact import (
+    Artifact,
+    Positions,
+    artifact_columns,
+    artifact_digest,
+    decode_artifact,
+    encode_artifact,
+)
 from logproof.verify.artifact.columns import Columns
 
 
@@ -45,7 +51,7 @@ def write(path: Path, artifacts: Iterable[Artifact]) -> int:
     disk."""
     if path.suffix == ".parquet":
         return _write_parquet(path, list(artifacts))
-    lines = [art.encode(a) for a in artifacts]
+    lines = [encode_artifact(a) for a in artifacts]
     write_atomic(path, b"".join(line + b"\n" for line in lines))
     return len(lines)
 
@@ -63,7 +69,7 @@ def _read_lines(path: Path) -> Iterator[Artifact]:
             if not line.strip():
                 continue
             try:
-                yield art.decode(line)
+                yield decode_artifact(line)
             except ArtifactError as error:
                 raise ArtifactError(f"{path}:{number}: {error.message}", hint=error.hint) from None
 
@@ -131,7 +137,7 @@ def _row(artifact: Artifact) -> dict[str, object]:
     packed = None
     if artifact.positions is not None:
         head["positions"] = {"kept": artifact.positions.kept}
-        columns = art.columns(artifact)
+        columns = artifact_columns(artifact)
         packed = pack.pack(columns, _denominator(artifact))
         if to_positions(columns, artifact.positions.kept) != artifact.positions:
             raise ArtifactError(
@@ -143,7 +149,7 @@ def _row(artifact: Artifact) -> dict[str, object]:
         "created_at": artifact.created_at,
         "model": artifact.claim.model.id,
         "tokens": len(artifact.tokens.completion_ids or ()),
-        "digest": art.digest(artifact),
+        "digest": artifact_digest(artifact),
         "head": msgspec.json.encode(head),
         "columns": packed,
     }
@@ -159,13 +165,13 @@ def _from_row(row: dict[str, object]) -> Artifact:
     if not isinstance(head, bytes) or not (packed is None or isinstance(packed, bytes)):
         raise ArtifactError("has no head, or columns that are no bytes")
     if packed is None:
-        return art.decode(head)
+        return decode_artifact(head)
     try:
         document = msgspec.json.decode(head, type=dict[str, object])
         kept = msgspec.convert(document.pop("positions", None), _Kept)
     except msgspec.MsgspecError as error:
         raise ArtifactError(f"head is malformed: {error}") from None
-    whole = art.decode(msgspec.json.encode({**document, "positions": None}))
+    whole = decode_artifact(msgspec.json.encode({**document, "positions": None}))
     return msgspec.structs.replace(whole, positions=to_positions(pack.unpack(packed), kept.kept))
 
 

@@ -128,7 +128,7 @@ class Columns(msgspec.Struct, frozen=True, eq=False, dict=True):
         return Columns(self.sampled_ids, self.sampled_logprobs, self.ids[:, :k], self.logprobs[:, :k])
 
 
-def make(
+def make_columns(
     sampled_ids: Sequence[int] | Ids,
     sampled_logprobs: Sequence[float | None] | Floats,
     ids: Sequence[Sequence[int]],
@@ -149,7 +149,7 @@ def make(
 def from_maps(sampled_ids: Sequence[int], rows: Sequence[Mapping[int, float]]) -> Columns:
     """Columns from one {id: logprob} map a position; the sampled logprob is read from the map, NaN if absent."""
     drawn = [row.get(t) for t, row in zip(sampled_ids, rows, strict=True)]
-    return make(sampled_ids, drawn, [list(r) for r in rows], [list(r.values()) for r in rows])
+    return make_columns(sampled_ids, drawn, [list(r) for r in rows], [list(r.values()) for r in rows])
 
 
 def pad(rows: Sequence[Sequence[float]], fill: float) -> NDArray[np.float64]:
@@ -273,9 +273,11 @@ def columns_of(tokens: Tokens, start: int = 0) -> Columns:
     n, top = len(tokens) - start, tokens.top
     drawn = np.where(tokens.logprobs[start:] <= FILLER, -np.inf, tokens.logprobs[start:])
     if top is None:
-        return make(tokens.ids[start:], drawn, [[]] * n, [[]] * n)
+        return make_columns(tokens.ids[start:], drawn, [[]] * n, [[]] * n)
     if top.ids is None:
         raise BadReply("rivals came without ids")
     spans = [top.span(i) for i in range(start, len(tokens))]
     kept = np.where(top.logprobs <= FILLER, -np.inf, top.logprobs)
-    return make(tokens.ids[start:], drawn, [top.ids[s].tolist() for s in spans], [kept[s].tolist() for s in spans])
+    return make_columns(
+        tokens.ids[start:], drawn, [top.ids[s].tolist() for s in spans], [kept[s].tolist() for s in spans]
+    )

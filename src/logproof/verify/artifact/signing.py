@@ -13,7 +13,7 @@ import msgspec
 
 from logproof.errors import ArtifactError, UsageError
 from logproof.files import read_bounded
-from logproof.verify.artifact.artifact import Artifact, Seal, Signature, digest
+from logproof.verify.artifact.artifact import Artifact, Seal, Signature, artifact_digest
 
 KEY_BYTES = 32
 
@@ -57,7 +57,7 @@ def sign(artifact: Artifact, private_key: bytes) -> Artifact:
     if len(private_key) != KEY_BYTES:
         raise UsageError(f"an ed25519 private key has {KEY_BYTES} bytes, this one {len(private_key)}")
     key = _library().Ed25519PrivateKey.from_private_bytes(private_key)
-    value = digest(artifact)
+    value = artifact_digest(artifact)
     signature = Signature(
         alg="ed25519",
         key_id=key.public_key().public_bytes_raw().hex(),
@@ -73,7 +73,7 @@ def check_signature(artifact: Artifact) -> str:
     """
     if artifact.seal is None or artifact.seal.signature is None:
         raise ArtifactError("this artifact is not signed")
-    if artifact.seal.digest != digest(artifact):
+    if artifact.seal.digest != artifact_digest(artifact):
         raise ArtifactError("the seal's digest is not the digest of the content")
     signature = artifact.seal.signature
     library = _library()

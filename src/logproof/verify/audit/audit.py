@@ -14,8 +14,8 @@ from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, 
 from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, capture
-from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.prompts import Prompt
+from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.replay.replay_plan import MethodChoice
 
 

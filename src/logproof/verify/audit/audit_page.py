@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from logproof.pages import render
-from logproof.verify.artifact import artifact as art
+from logproof.verify.artifact.artifact import artifact_columns
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated
 from logproof.verify.policy import Policy
@@ -135,7 +135,7 @@ def _scores(verified: JudgedArtifact, policy: Policy) -> list[float]:
     answer = verified.replay
     if not isinstance(answer, ReplayResult) or verified.artifact.positions is None:
         return []
-    own = art.columns(verified.artifact)
+    own = artifact_columns(verified.artifact)
     if not np.array_equal(own.sampled_ids, answer.columns.sampled_ids):
         return []
     found = distance.worst_positions(distance.pair(own, answer.columns), policy.sigma)

@@ -18,8 +18,7 @@ from logproof.dialects.registry import get_dialect
 from logproof.errors import EndpointError, InvalidRequest, RequestRefused
 from logproof.ir.message import Role, text_message
 from logproof.ir.request import Input, Request, Sampling, Scoring
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, artifact_columns
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, OTHER_PROMPT
@@ -142,7 +141,7 @@ async def explained(
     """
     if not any(f.test == DISTRIBUTION.id and f.outcome == "fail" for f in verdict.findings):
         return verdict
-    own, answers = art.columns(artifact), dict[str, Columns]()
+    own, answers = artifact_columns(artifact), dict[str, Columns]()
     try:
         tried = await alternatives(artifact, trusted)
     except EndpointError:

@@ -15,8 +15,7 @@ import msgspec
 from logproof.client.connect import Connection
 from logproof.errors import EngineError, UsageError
 from logproof.parallel import in_order
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact, Claim
+from logproof.verify.artifact.artifact import Artifact, Claim, artifact_digest
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.calibrate.fit import HonestPair
 from logproof.verify.checks.recorded import check
@@ -83,7 +82,7 @@ async def collect(
 
 def distinct(artifacts: Sequence[Artifact]) -> list[Artifact]:
     """The artifacts in order, of equal digests the first: one sequence counted twice makes false rates."""
-    return list({art.digest(a): a for a in reversed(artifacts)}.values())[::-1]
+    return list({artifact_digest(a): a for a in reversed(artifacts)}.values())[::-1]
 
 
 async def replay_recorded(

@@ -20,8 +20,7 @@ import msgspec
 import numpy as np
 
 from logproof.errors import UsageError
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, Positions, artifact_columns, seal
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.checks import recorded
@@ -55,7 +54,7 @@ class HonestPair(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def own(self) -> Columns:
         """The artifact's rows."""
-        return art.columns(self.artifact)
+        return artifact_columns(self.artifact)
 
     @cached_property
     def fault(self) -> str | None:
@@ -175,11 +174,11 @@ def truncated(artifact: Artifact, n: int) -> Artifact:
     replace = msgspec.structs.replace
     kept = None if rows.kept is None else rows.kept[:n]
     usage = replace(artifact.end.usage, completion=n)
-    return art.seal(
+    return seal(
         replace(
             artifact,
             tokens=replace(artifact.tokens, completion_ids=ids[:n]),
-            positions=art.Positions(sampled=rows.sampled[:n], ids=rows.ids[:n], logprobs=rows.logprobs[:n], kept=kept),
+            positions=Positions(sampled=rows.sampled[:n], ids=rows.ids[:n], logprobs=rows.logprobs[:n], kept=kept),
             sampling=replace(artifact.sampling, max_tokens=n),
             end=replace(artifact.end, finish_reason="length", stop_reason=None, usage=usage),
         )

@@ -13,8 +13,8 @@ from logproof.verify.calibrate.collect import CalibrationSides, HonestPairs, col
 from logproof.verify.calibrate.fit import Aim, fit
 from logproof.verify.policy import Engine, Policy
 from logproof.verify.record.capture import Pins
-from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.prompts import Prompt
+from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.replay.replay_plan import MethodChoice
 
 

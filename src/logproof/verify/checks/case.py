@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact, Mode
+from logproof.verify.artifact.artifact import Artifact, Mode, RecordedSampling
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.policy import Policy
 from logproof.verify.stats import sampler_profiles
@@ -33,7 +32,7 @@ def _sampler(artifact: Artifact) -> Sampler | str:
     return claimed(told, mode)
 
 
-def has_cuts(told: art.RecordedSampling) -> bool:
+def has_cuts(told: RecordedSampling) -> bool:
     """Whether top-k, top-p or min-p may leave something out."""
     return bool(told.top_k) or (told.top_p is not None and told.top_p < 1.0) or bool(told.min_p)
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, artifact_columns
 from logproof.verify.checks.case import RecordedCase, drawn_by
 from logproof.verify.checks.claim import check_claim
 from logproof.verify.checks.end import check_end, end_finding
@@ -58,5 +57,5 @@ def check(
     if missing is not None:
         return RecordFindings((sound, end_finding(artifact, eos_ids), missing))
     sampler, profile = drawn_by(artifact, trusted_profile)
-    case = RecordedCase(artifact, art.columns(artifact), sampler, profile, eos_ids)
+    case = RecordedCase(artifact, artifact_columns(artifact), sampler, profile, eos_ids)
     return RecordFindings((sound, *(finding for run in RECORD_CHECKS for finding in run(case))), case)

@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 
 from logproof.errors import ArtifactError
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import signing
-from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions
+from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions, artifact_digest
 from logproof.verify.artifact.columns import Floats
 from logproof.verify.artifact.seeds import seed_is_bound
 from logproof.verify.check_table import STRUCTURE
@@ -53,7 +52,7 @@ def _seal(a: Artifact) -> Iterator[Fault]:
     if a.seal is None:
         return
     try:
-        if a.seal.digest != art.digest(a):
+        if a.seal.digest != artifact_digest(a):
             yield from _bad("seal.digest", "is not the digest of the content", "hash_mismatch")
         elif a.seal.signature is not None:
             signing.check_signature(a)

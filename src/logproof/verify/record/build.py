@@ -9,8 +9,21 @@ import msgspec
 import numpy as np
 
 from logproof.ir.response import Choice, Response
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact, Claim, LogprobsSpec, RecordedSampling
+from logproof.verify.artifact.artifact import (
+    Artifact,
+    ChoiceRef,
+    Claim,
+    End,
+    LogprobsSpec,
+    Positions,
+    Producer,
+    Provenance,
+    RecordedSampling,
+    RecordedUsage,
+    Sent,
+    TokenIds,
+    seal,
+)
 from logproof.verify.artifact.artifact_files import to_positions
 from logproof.verify.artifact.columns import Columns, columns_of
 from logproof.verify.artifact.pack import to_fixed, to_float32
@@ -61,21 +74,21 @@ def _artifact(seen: Observation, choice: Choice, setting: Setting, now: datetime
         schema="logproof-artifact/1",
         artifact_id=hashlib.sha256(name).hexdigest()[:32],
         created_at=now.astimezone(UTC).isoformat(timespec="milliseconds"),
-        producer=art.Producer(name="logproof", version=VERSION),
+        producer=Producer(name="logproof", version=VERSION),
         claim=setting.claim,
         request=_sent(seen, setting),
         sampling=setting.sampling,
-        choice=art.ChoiceRef(n=len(reply.choices), index=choice.index),
+        choice=ChoiceRef(n=len(reply.choices), index=choice.index),
         logprobs=spec,
-        tokens=art.TokenIds(prompt_ids=prompt, completion_ids=None if ids is None else tuple(ids.tolist())),
+        tokens=TokenIds(prompt_ids=prompt, completion_ids=None if ids is None else tuple(ids.tolist())),
         positions=positions,
         end=_end(reply, choice),
         provenance=_provenance(seen, choice, setting),
     )
-    return art.seal(made)
+    return seal(made)
 
 
-def _rows(choice: Choice, setting: Setting) -> tuple[LogprobsSpec | None, art.Positions | None]:
+def _rows(choice: Choice, setting: Setting) -> tuple[LogprobsSpec | None, Positions | None]:
     tokens = choice.tokens
     if tokens is None or tokens.ids is None or len(tokens) == 0:
         return None, None
@@ -100,23 +113,23 @@ def _step(columns: Columns, kept: Columns) -> float:
     return float(max(change.max(initial=0.0), np.nan_to_num(drawn).max(initial=0.0)))
 
 
-def _sent(seen: Observation, setting: Setting) -> art.Sent:
+def _sent(seen: Observation, setting: Setting) -> Sent:
     body = msgspec.json.decode(seen.body)
-    return art.Sent(dialect=seen.dialect, path=seen.path, body=body, redactions=setting.redactions)
+    return Sent(dialect=seen.dialect, path=seen.path, body=body, redactions=setting.redactions)
 
 
-def _end(reply: Response, choice: Choice) -> art.End:
+def _end(reply: Response, choice: Choice) -> End:
     usage = reply.usage
     whole = len(reply.choices) == 1
-    return art.End(
+    return End(
         finish_reason=choice.finish.reason,
         stop_reason=choice.finish.matched,
-        usage=art.RecordedUsage(prompt=usage.prompt, completion=usage.completion if whole else None),
+        usage=RecordedUsage(prompt=usage.prompt, completion=usage.completion if whole else None),
     )
 
 
-def _provenance(seen: Observation, choice: Choice, setting: Setting) -> art.Provenance:
-    return art.Provenance(
+def _provenance(seen: Observation, choice: Choice, setting: Setting) -> Provenance:
+    return Provenance(
         endpoint=setting.endpoint,
         request_sha256=seen.request_sha256,
         response_sha256=seen.reply_sha256,

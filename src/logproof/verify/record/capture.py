@@ -27,14 +27,13 @@ from logproof.errors import (
 )
 from logproof.ir.request import Request, Sampling, Scoring
 from logproof.parallel import each_in_order
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
-from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling
+from logproof.verify.artifact.artifact import Artifact, Claim, Derivation, RecordedSampling, Seed
 from logproof.verify.artifact.seeds import derive_seed
 from logproof.verify.record.build import Observation, Setting, artifacts_from
-from logproof.verify.record.claim import StatedClaim, claim_of
 from logproof.verify.record.defaults import Defaults, resolve
 from logproof.verify.record.prompts import Prompt
+from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.stats.support import Sampler
 
 
@@ -91,7 +90,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
         options=options,
     )
     known = tuple(_pinned(connection.facts.engine))
-    derivation = None if pins.nonce is None else art.Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
+    derivation = None if pins.nonce is None else Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
     told = RecordedSampling(
         temperature=pins.sampler.temperature,
         top_p=pins.sampler.top_p,
@@ -109,7 +108,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
         stop_token_ids=() if native else None,
         ignore_eos=pins.ignore_eos if native else None,
         structured_output="",
-        seed=None if seed is None else art.Seed(value=seed, origin="derived", derivation=derivation),
+        seed=None if seed is None else Seed(value=seed, origin="derived", derivation=derivation),
         sources={**dict.fromkeys(known, "request"), **dict.fromkeys(("logit_bias", *_FIXED[native]), "protocol")},
     )
     return request, resolve(told, pins.defaults)

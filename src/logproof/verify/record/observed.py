@@ -23,9 +23,8 @@ from logproof.http.sse import SseParser
 from logproof.ir.facts import Facts
 from logproof.ir.request import Input, LogprobsMode, Replay, Request, Sampling, Scoring
 from logproof.ir.response import Choice, Meaning, Response
-from logproof.verify.artifact import artifact as art
 from logproof.verify.artifact import grammar
-from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling, Source
+from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling, Source, seal
 from logproof.verify.record.build import Observation, Setting, artifacts_from
 from logproof.verify.record.defaults import Defaults, resolve
 
@@ -199,7 +198,7 @@ def _numbered(made: list[Artifact]) -> list[Artifact]:
     renamed = []
     for i, artifact in enumerate(made):
         name = hashlib.sha256(f"{artifact.artifact_id}/{i}".encode()).hexdigest()[:32]
-        renamed.append(art.seal(replace(artifact, artifact_id=name, seal=None)))
+        renamed.append(seal(replace(artifact, artifact_id=name, seal=None)))
     return renamed
 
 

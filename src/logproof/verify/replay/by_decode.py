@@ -11,7 +11,7 @@ from logproof.errors import (
 )
 from logproof.ir.request import Input, Replay, Request, Sampling, Scoring
 from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.columns import Columns, Ids, columns_of, make
+from logproof.verify.artifact.columns import Columns, Ids, columns_of, make_columns
 from logproof.verify.replay.replay_plan import ReplayPlan
 
 WINDOW = 1024
@@ -73,7 +73,7 @@ def _enforced(
 
 def joined(parts: list[Columns]) -> Columns:
     """Windows one after the other, padded to the widest."""
-    return make(
+    return make_columns(
         np.concatenate([p.sampled_ids for p in parts]),
         np.concatenate([p.sampled_logprobs for p in parts]),
         [row[row >= 0].tolist() for p in parts for row in p.ids],

@@ -13,9 +13,8 @@ from logproof.errors import (
     RequestRefused,
 )
 from logproof.ir.request import Input, Request, Sampling, Scoring
-from logproof.verify.artifact import artifact as art
-from logproof.verify.artifact.artifact import Artifact
-from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, columns_of, make
+from logproof.verify.artifact.artifact import Artifact, artifact_columns
+from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, columns_of, make_columns
 from logproof.verify.replay.replay_plan import ReplayPlan
 
 MAX_FILLS = 32
@@ -49,7 +48,7 @@ def missing(own: Columns, answered: Columns) -> dict[int, list[int]]:
 
 async def fill_missing(connection: Connection, artifact: Artifact, answered: Columns) -> Columns | None:
     """The answer with all recorded tokens named; None where none is missing, too many are, or it cannot be asked."""
-    own, ids = art.columns(artifact), artifact.tokens.completion_ids or ()
+    own, ids = artifact_columns(artifact), artifact.tokens.completion_ids or ()
     lacking = missing(own, answered) if len(own) == len(answered) else {}
     if not 0 < len(lacking) <= MAX_FILLS:
         return None
@@ -59,7 +58,7 @@ async def fill_missing(connection: Connection, artifact: Artifact, answered: Col
         if named is None:
             return None
         rows[at] |= named
-    return make(
+    return make_columns(
         answered.sampled_ids, answered.sampled_logprobs, [list(r) for r in rows], [list(r.values()) for r in rows]
     )
 
