@@ -2,21 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from eval.run.test_counters import call
 from eval.toy import ToyEngine, connection, fault
 from logproof.client.pool import Pool
-from logproof.errors import StoreError, UsageError
-from logproof.eval.run.counters import Counters
+from logproof.errors import StoreError
 from logproof.eval.run.events import EventLog
-from logproof.eval.run.metrics_port import exposition, metrics_port
 from logproof.eval.run.run import Order, execute
 from logproof.eval.run.runner import RunPolicy
 from logproof.eval.tasks.task import Settings
@@ -80,48 +75,3 @@ def test_a_log_on_a_full_disk_ends_the_run_with_one_line() -> None:
             log.emit("x")
         with pytest.raises(StoreError, match="No space"), EventLog(full) as log:
             log._file.write("half a line, which goes out when the log is closed")
-
-
-def test_counters_in_the_text_form() -> None:
-    counters = Counters()
-    counters.add(call(0.1, attempts=2), wall=0.35)
-    counters.add_failure(3)
-    counters.add_sample(True)
-    counters.add_sample(False)
-    counters.in_flight = 4
-    text = exposition(counters, 8)
-    assert 'logproof_requests_total{status="ok"} 1\n' in text
-    assert 'logproof_requests_total{status="failed"} 1\n' in text
-    assert "logproof_retries_total 3\n" in text
-    assert 'logproof_tokens_total{direction="in"} 3\n' in text
-    assert 'logproof_samples_total{status="failed"} 1\n' in text
-    assert counters.queued == pytest.approx(0.25)
-    assert f"logproof_queue_seconds_total {counters.queued}\n" in text
-    assert "logproof_requests_in_flight 4\n" in text
-    assert "logproof_concurrency 8\n" in text
-    assert "logproof_reply_seconds_count 1.0\n" in text
-    assert '# TYPE logproof_reply_seconds summary\nlogproof_reply_seconds{quantile="0.5"} 0.1' in text
-    assert "queue 0.25 s a request" in counters.line()
-    assert "quantile" not in exposition(Counters(), 1)
-
-
-def test_the_port_answers_metrics_and_nothing_else() -> None:
-    def get(port: int, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as reply:
-            assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
-            return str(reply.read().decode())
-
-    async def go() -> None:
-        async with metrics_port(0, lambda: "a 1\n") as port:
-            assert await asyncio.to_thread(get, port, "/metrics") == "a 1\n"
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                await asyncio.to_thread(get, port, "/")
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"x" * 100_000 + b"\r\n\r\n")
-            assert await reader.read() == b""
-            writer.close()
-            with pytest.raises(UsageError, match="cannot be listened on"):
-                async with metrics_port(port, lambda: ""):
-                    pass
-
-    asyncio.run(go())

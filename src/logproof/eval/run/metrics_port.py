@@ -1,71 +1,80 @@
-"""Counters of a run in Prometheus' text form, on 127.0.0.1 while the run goes on: GET /metrics.
+"""Counters of a run for Prometheus, on 127.0.0.1 while the run goes on. Importing it takes the extra `metrics`.
 
-Format: lines of `# TYPE name kind` and `name{label="value"} number` (exposition format 0.0.4).
+A thread of prometheus_client answers; it reads counters that the run's own thread only ever adds to.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from logproof.errors import UsageError
 from logproof.eval.run.counters import Counters
 
 HOST = "127.0.0.1"
-MAX_HEAD = 65_536
-PATIENCE_S = 5.0
-"""Seconds that a reader may take to ask."""
+QUANTILES = (0.5, 0.95, 0.99)
 
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-def exposition(counters: Counters, limit: int) -> str:
-    """The text. limit: samples at a time, now."""
-    c = counters
-    lines = []
-    for name, kind, values in (
-        ("requests_total", "counter", {'{status="ok"}': c.requests - c.failed, '{status="failed"}': c.failed}),
-        ("retries_total", "counter", {"": c.retries}),
-        ("tokens_total", "counter", {'{direction="in"}': c.prompt_tokens, '{direction="out"}': c.completion_tokens}),
-        ("samples_total", "counter", {'{status="ok"}': c.samples - c.lost, '{status="failed"}': c.lost}),
-        ("queue_seconds_total", "counter", {"": c.queued}),
-        ("requests_in_flight", "gauge", {"": c.in_flight}),
-        ("concurrency", "gauge", {"": limit}),
-        ("reply_seconds", "summary", _replies(c)),
-    ):
-        lines.append(f"# TYPE logproof_{name} {kind}")
-        lines += [f"logproof_{name}{label} {value}" for label, value in values.items()]
-    return "\n".join(lines) + "\n"
+ReadCounters = Callable[[], tuple[Counters, int]]
+"""Gives the counters of a run, and how many samples it runs at a time now."""
 
 
-def _replies(counters: Counters) -> dict[str, float]:
-    shares = {f'{{quantile="{share}"}}': counters.percentile(share) for share in (0.5, 0.95, 0.99)}
-    known = {label: value for label, value in shares.items() if value is not None}
-    return {**known, "_sum": counters.replying, "_count": float(sum(counters.seconds))}
+class RunCollector(Collector):
+    """Turns the counters of a run into metrics, anew for each reader."""
+
+    def __init__(self, read: ReadCounters) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, `logproof_` before each name."""
+        c, limit = self._read()
+        yield _counter("requests", "Requests by how they ended.", "status", ok=c.requests - c.failed, failed=c.failed)
+        yield CounterMetricFamily("logproof_retries", "Sends beyond the first of each request.", c.retries)
+        yield CounterMetricFamily("logproof_queue_seconds", "Seconds before the sends that were answered.", c.queued)
+        tokens = {"in": c.prompt_tokens, "out": c.completion_tokens}
+        yield _counter("tokens", "Tokens, as replies count them.", "direction", **tokens)
+        yield _counter("samples", "Samples by how they ended.", "status", ok=c.samples - c.lost, failed=c.lost)
+        yield GaugeMetricFamily("logproof_requests_in_flight", "Requests that wait for a reply.", c.in_flight)
+        yield GaugeMetricFamily("logproof_concurrency", "Samples that may run at a time.", limit)
+        yield _reply_seconds(c)
+
+
+def _counter(name: str, about: str, label: str, **values: int) -> Metric:
+    family = CounterMetricFamily(f"logproof_{name}", about, labels=[label])
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family
+
+
+def _reply_seconds(counters: Counters) -> Metric:
+    """A summary; the library's own kind of it has no quantiles."""
+    name = "logproof_reply_seconds"
+    family = Metric(name, "Seconds from the send to the whole reply.", "summary")
+    for share in QUANTILES:
+        seconds = counters.percentile(share)
+        if seconds is not None:
+            family.add_sample(name, {"quantile": str(share)}, seconds)
+    family.add_sample(f"{name}_sum", {}, counters.replying)
+    family.add_sample(f"{name}_count", {}, sum(counters.seconds))
+    return family
 
 
 @asynccontextmanager
-async def metrics_port(port: int, text: Callable[[], str]) -> AsyncIterator[int]:
-    """Serve `text()` while the context is open; gives the port (0 asks for a free one). Raises UsageError."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
-            found = head.startswith((b"GET /metrics ", b"GET /metrics?"))
-            body = (text() if found else "see /metrics\n").encode()
-            status = "200 OK" if found else "404 Not Found"
-            writer.write(
-                f"HTTP/1.1 {status}\r\ncontent-type: {TYPE}\r\ncontent-length: {len(body)}\r\n"
-                "connection: close\r\n\r\n".encode()
-                + body
-            )
-            await writer.drain()
-        writer.close()
-
+async def metrics_port(port: int, read: ReadCounters) -> AsyncIterator[int]:
+    """Serve the counters while the context is open; gives the port (0 asks for a free one). Raises UsageError."""
+    registry = CollectorRegistry()
+    registry.register(RunCollector(read))
     try:
-        server = await asyncio.start_server(answer, HOST, port, limit=MAX_HEAD)
+        server, thread = start_http_server(port, HOST, registry)
     except (OSError, OverflowError) as error:
         raise UsageError(f"port {port} cannot be listened on: {error}", hint="name another with --metrics") from None
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    try:
+        yield server.server_port
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        thread.join()

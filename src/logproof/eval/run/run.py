@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
 from logproof.client.connect import Announce, Connection, Options
 from logproof.client.pool import Pool, check_urls, open_pool
-from logproof.errors import clip
+from logproof.errors import UsageError, clip
 from logproof.eval.plan.prepare import Entry, LoadedTask, load, prepare
 from logproof.eval.plan.run_identity import provenance
 from logproof.eval.report import report
@@ -22,7 +24,6 @@ from logproof.eval.report.report import Report
 from logproof.eval.run.canary import Canary
 from logproof.eval.run.counters import Counters
 from logproof.eval.run.events import EventLog, Events, NoEvents
-from logproof.eval.run.metrics_port import exposition, metrics_port
 from logproof.eval.run.pace import Pace
 from logproof.eval.run.runner import Progress, RunEnd, Runner, RunPolicy
 from logproof.eval.run.stop_signals import run_until_signal
@@ -64,6 +65,8 @@ class RunResult(msgspec.Struct, frozen=True):
 
 def check(order: Order) -> list[LoadedTask]:
     """All that shows before anything is sent: the tasks with their rows. Raises UsageError kinds, StoreError."""
+    if order.metrics is not None:
+        _metrics_module()
     if not order.resume:
         refuse_stored(order.out)
     return load(order.entries, order.source)
@@ -161,9 +164,9 @@ class LiveCounters:
     def __init__(self) -> None:
         self.counters, self.pace = Counters(), Pace(1)
 
-    def text(self) -> str:
-        """The counters as Prometheus reads them."""
-        return exposition(self.counters, self.pace.limit)
+    def read(self) -> tuple[Counters, int]:
+        """The counters, and how many samples run at a time now."""
+        return self.counters, self.pace.limit
 
 
 @asynccontextmanager
@@ -180,5 +183,13 @@ async def _metrics(order: Order, shown: LiveCounters) -> AsyncIterator[None]:
     if order.metrics is None:
         yield
         return
-    async with metrics_port(order.metrics, shown.text):
+    async with _metrics_module().metrics_port(order.metrics, shown.read):
         yield
+
+
+def _metrics_module() -> ModuleType:
+    """What serves the counters. Raises UsageError where its extra is not installed."""
+    try:
+        return import_module("logproof.eval.run.metrics_port")
+    except ImportError:
+        raise UsageError("--metrics needs the optional extra", hint="pip install 'logproof[metrics]'") from None
