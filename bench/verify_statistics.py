@@ -16,8 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from logproof.verify.artifact.columns import Columns, make_columns
-from logproof.verify.checks import distribution
-from logproof.verify.stats import distance, evalue, plausibility, redraw
+from logproof.verify.stats import distance, distance_table, evalue, plausibility, redraw
 from logproof.verify.stats.sampler_profiles import profile
 from logproof.verify.stats.support import Sampler
 
@@ -47,7 +46,7 @@ def record(seed: int, width: int) -> tuple[Columns, Columns]:
 def statistics(own: Columns, verifier: Columns, seed: int) -> float:
     """Every array statistic of one artifact; the sum keeps them from being skipped."""
     inner = redraw.redraw(own, SAMPLER, SPLITMIX, seed, 12, vocab_size=VOCABULARY)
-    _, scores = distribution.measure(own, verifier, SIGMA)
+    _, scores = distance_table.measure(own, verifier, SIGMA)
     outer = redraw.redraw(verifier, SAMPLER, SPLITMIX, seed, 12, slack=CUT_SLACK, vocab_size=VOCABULARY)
     drawn = plausibility.outcomes(verifier, SAMPLER, VOCABULARY)
     bet = evalue.bins_log_e(redraw.margin_bins(outer), NULL)

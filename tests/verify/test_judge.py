@@ -11,10 +11,10 @@ import pytest
 from logproof.verify.artifact.artifact import Artifact, ChoiceRef, Seed, TokenIds, artifact_columns
 from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.checks import distribution, recorded
+from logproof.verify.checks import recorded
 from logproof.verify.judge import judge
 from logproof.verify.policy import SelfTest
-from logproof.verify.stats import gonka
+from logproof.verify.stats import distance_table, gonka
 from logproof.verify.stats.support import Sampler
 from verify.builders import (
     PLAIN,
@@ -67,7 +67,7 @@ def test_the_evidence_names_all_distances_and_adds_up() -> None:
     assert (told["gonka_go"], told["gonka_python"]) == (gonka.go(own, near), gonka.Lists(own, near).python[0])
     assert {"tz", "mae", "max_abs", "kl", "slope", "bias"} <= told.keys()
     assert finding(got, "S3").log_e is not None
-    bare = distribution.measure(
+    bare = distance_table.measure(
         make_columns([1], [-1.0], [[]], [[]]), make_columns([1], [-1.0], [[1]], [[-1.0]]), policy().sigma
     )[1]
     assert "gonka_go" not in bare

@@ -25,11 +25,11 @@ from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.checks import recorded
 from logproof.verify.checks.case import drawn_by
-from logproof.verify.checks.distribution import measure
 from logproof.verify.checks.seed import drawn_seed, seed_obstacle
 from logproof.verify.judge import judge
 from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
 from logproof.verify.stats import conformal, distance, plausibility, redraw
+from logproof.verify.stats.distance_table import measure
 from logproof.verify.stats.sampler_profiles import Profile
 from logproof.verify.stats.support import Sampler
 

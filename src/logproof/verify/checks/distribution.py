@@ -6,34 +6,12 @@ import math
 
 import msgspec
 
-from logproof.verify.artifact.columns import Columns
 from logproof.verify.check_table import DISTRIBUTION, TOO_GOOD
 from logproof.verify.checks.case import ReplayedCase
 from logproof.verify.policy import Policy
-from logproof.verify.stats import conformal, distance, evalue, gonka
+from logproof.verify.stats import conformal, distance, evalue
+from logproof.verify.stats.distance_table import MAX_ABS, TZ, measure
 from logproof.verify.verdict import Finding, failed_if, passed, unknown
-
-
-def measure(artifact: Columns, verifier: Columns, sigma: distance.Sigma) -> tuple[distance.Pairs, dict[str, float]]:
-    """Pairs and the distribution scores of a pair: tz, mae, max_abs, kl, slope, bias; and Gonka's distance in both
-    forms, on lists of the artifact's width, where every position lists something."""
-    pairs = distance.pair(artifact, verifier)
-    line = distance.shape(pairs)
-    lists = {}
-    if len(artifact) and artifact.counts.all():
-        both = gonka.Lists(artifact, verifier.narrow(artifact.width), pairs)
-        lists = {"gonka_go": both.go, "gonka_python": both.python[0]}
-    scores = {
-        **lists,
-        "tz": distance.tz(pairs, sigma),
-        "mae": distance.mae_k(pairs),
-        "max_abs": distance.max_abs(pairs),
-        "kl": distance.kl_tail(pairs),
-        "slope": line.slope,
-        "bias": line.bias,
-    }
-    return pairs, scores
-
 
 EQUAL_SHARE = 0.9
 """Share of entries equal to the last bit above which a pair that is not exact agrees too well."""
@@ -45,7 +23,7 @@ def check_distribution(case: ReplayedCase) -> list[Finding]:
     pairs, scores = measure(own, case.scored, policy.sigma)
     if policy.exact is not None:
         return [_exact(pairs, scores, policy.exact + case.record.step, len(own))]
-    finding = _conformal(policy.calibration("tz", len(own)), scores, "tz", policy, len(own))
+    finding = _conformal(policy.calibration(TZ, len(own)), scores, TZ, policy, len(own))
     equal = distance.equal_share(pairs)
     if equal > EQUAL_SHARE:
         detail = f"{equal:.0%} of the entries are equal to the last bit, more than this pair of engines gives"
@@ -55,7 +33,7 @@ def check_distribution(case: ReplayedCase) -> list[Finding]:
 
 def _exact(pairs: distance.Pairs, scores: dict[str, float], limit: float, n: int) -> Finding:
     """Equality, for pairs of engines whose honest difference is at most `limit` nats."""
-    worst = scores["max_abs"]
+    worst = scores[MAX_ABS]
     kept = {k: v for k, v in scores.items() if math.isfinite(v)}
     if math.isnan(worst):
         return unknown(DISTRIBUTION, "no_logprobs", "no entry to compare", n)
