@@ -21,7 +21,8 @@ from logproof.client.prompt_templates import Templates
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import resolve
 from logproof.dialects.lower import Lowered, lower
-from logproof.dialects.matrix import FULL_FACTS, MESSAGES, SAMPLES, baseline, with_leaf
+from logproof.dialects.matrix import baseline
+from logproof.dialects.samples import FULL_FACTS, MESSAGES, SAMPLES, with_leaf
 from logproof.errors import InvalidRequest, LogproofError, RequestRefused
 from logproof.http.exchange import WireReply
 from logproof.ir.facts import Facts

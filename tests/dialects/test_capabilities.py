@@ -6,17 +6,9 @@ import pytest
 
 from dialects.toy import Toy
 from logproof.dialects.capabilities import CAPABILITIES, missing, parse_requirement, plan
-from logproof.dialects.matrix import (
-    FULL_FACTS,
-    baseline,
-    capability_matrix,
-    decided,
-    endpoints,
-    leaf_matrix,
-    merged,
-    probe_leaf,
-)
+from logproof.dialects.matrix import baseline, capability_matrix, decided, endpoints, leaf_matrix, merged, probe_leaf
 from logproof.dialects.openai_completions import OpenAICompletions
+from logproof.dialects.samples import FULL_FACTS
 from logproof.dialects.vllm_native import VLLMNative
 from logproof.errors import PlanRefused, UsageError
 from logproof.ir.facts import Facts

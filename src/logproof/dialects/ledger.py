@@ -9,6 +9,7 @@ a leaf or a declared constant.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
@@ -43,15 +44,49 @@ class Constant(msgspec.Struct, frozen=True):
     reason: str
 
 
+class OwnedFields(msgspec.Struct, frozen=True):
+    """Where a dialect puts what requests ask: pointer -> leaves that it ever sends there, or reason of a constant."""
+
+    leaves: Mapping[str, tuple[str, ...]] = {}
+    constants: Mapping[str, str] = {}
+
+    def names(self, places: Collection[str]) -> list[str]:
+        """The fields that leaves fill in the objects at these pointers."""
+        inner = [p.removeprefix(place) for p in self.leaves for place in places if p.startswith(f"{place}/")]
+        return list(dict.fromkeys(_parts(pointer)[0] for pointer in inner))
+
+    def leaves_of(self, name: str, places: Collection[str]) -> str | None:
+        """The leaves that fill a field, in words; None where none does."""
+        found = dict.fromkeys(leaf for p in self._below(self.leaves, name, places) for leaf in self.leaves[p])
+        words = [_FEATURE.sub(r"input.messages (\1)", leaf) for leaf in found if not _is_part_of_another(leaf, found)]
+        return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or None
+
+    def constant_of(self, name: str, places: Collection[str]) -> str | None:
+        """The reason for which the dialect fills a field itself; None where it does not."""
+        return next((self.constants[p] for p in self._below(self.constants, name, places)), None)
+
+    def _below(self, pointers: Iterable[str], name: str, places: Collection[str]) -> list[str]:
+        heads = [f"{place}/{_escape(name)}/" for place in places]
+        return [p for p in pointers if any(f"{p}/".startswith(head) for head in heads)]
+
+
 class Ledger:
     """Collects the body and the decisions of one request.
 
     dialect: its id, for messages. active: {leaf: value} of ir/leaves.py. drop: leaves that the caller allows
-    to be left out where the dialect refuses them; such a decision is `dropped` and stays on record.
+    to be left out where the dialect refuses them; such a decision is `dropped` and stays on record. owned: fields
+    that no option may fill.
     """
 
-    def __init__(self, dialect: str, active: Mapping[str, object], drop: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        active: Mapping[str, object],
+        drop: Collection[str] = (),
+        owned: OwnedFields | None = None,
+    ) -> None:
         self.dialect = dialect
+        self.owned = owned or OwnedFields()
         self.active = dict(active)
         self.body: dict[str, object] = {}
         self.constants: list[Constant] = []
@@ -105,22 +140,34 @@ class Ledger:
         self.constants.append(Constant(pointer, reason))
 
     def options(
-        self, allowed: Collection[str], leaf_fields: Mapping[str, str], under: str | Mapping[str, str] = ""
+        self,
+        allowed: Collection[str],
+        elsewhere: Mapping[str, str] | None = None,
+        under: str | Mapping[str, str] = "",
+        shared: Collection[str] = (),
     ) -> None:
         """Decide all `options.*`: an allowed name is sent under its own name, any other refused.
 
-        allowed: wire fields that this endpoint is known to read. leaf_fields: wire field -> the leaf that owns
-        it. under: pointer of the object that takes the options, or {name: pointer} where that depends on them.
+        allowed: wire fields that this endpoint is known to read. elsewhere: fields that the dialect never fills ->
+        where what they ask for is set. under: pointer of the object that takes the options, or {name: pointer} where
+        that depends on them. A field that a leaf or a constant of this dialect fills for any request is no option, but
+        for those that the dialect leaves to an option where it does not fill them itself (`shared`).
         """
+        places = {"", under} if isinstance(under, str) else {"", *under.values()}
+        elsewhere = {**{place.removeprefix("/"): _CONTAINER for place in places if place}, **(elsewhere or {})}
         for name, value in [(k[8:], v) for k, v in self.active.items() if k.startswith("options.")]:
             leaf = f"options.{name}"
-            if name in leaf_fields:
-                self.refuse(leaf, f"this field belongs to a leaf: set {leaf_fields[name]}", leaf_fields[name])
+            owner = elsewhere.get(name) or self.owned.leaves_of(name, places)
+            constant = self.owned.constant_of(name, places)
+            if owner is not None and name not in shared:
+                self.refuse(leaf, f"this field belongs to a leaf: set {owner}", owner)
+            elif constant is not None and name not in shared:
+                self.refuse(leaf, f"the dialect fills this field itself: {constant}")
             elif name in allowed and value is not None:
                 place = under if isinstance(under, str) else under.get(name, "")
                 self.send(leaf, f"{place}/{_escape(name)}", value, UNCONFIRMED)
             else:
-                self.refuse(leaf, _unknown_option(name, [*allowed, *leaf_fields], leaf_fields))
+                self.refuse(leaf, self._unknown_option(name, allowed, elsewhere, places))
 
     def close(self) -> tuple[Decision, ...]:
         """Check the ledger and return the decisions in leaf order.
@@ -142,6 +189,22 @@ class Ledger:
         if stray:
             raise AssertionError(f"{self.dialect}: nothing explains {', '.join(stray)}")
         return tuple(self._decisions[leaf] for leaf in self.active)
+
+    def sent(self) -> dict[str, str]:
+        """{leaf: pointer} of what stands in the body."""
+        return {d.leaf: d.pointer for d in self._decisions.values() if d.pointer is not None}
+
+    def _unknown_option(
+        self, name: str, allowed: Collection[str], elsewhere: Mapping[str, str], places: Collection[str]
+    ) -> str:
+        if name in _SUCCESSORS:
+            return f"this server does not read it; use {_SUCCESSORS[name]}"
+        free = [field for field in allowed if self.owned.constant_of(field, places) is None]
+        near = difflib.get_close_matches(name, [*free, *elsewhere, *self.owned.names(places)], n=1)
+        if not near:
+            return "no field that this endpoint is known to read, and servers ignore unknown ones"
+        meant = elsewhere.get(near[0]) or self.owned.leaves_of(near[0], places) or near[0]
+        return f"no field that this endpoint is known to read, and servers ignore unknown ones; nearest: {meant}"
 
     def _take_back(self, leaf: str, pointer: str) -> None:
         """Remove a leaf's value from the body, unless another leaf or a constant stands at the same pointer."""
@@ -204,6 +267,13 @@ def resolve(body: object, pointer: str) -> object:
     return node
 
 
+_FEATURE = re.compile(r"input\.messages\.(\w+)")
+
+
+def _is_part_of_another(leaf: str, leaves: Collection[str]) -> bool:
+    return leaf.startswith("input.messages.") and "input.messages" in leaves
+
+
 def _unexplained(node: object, pointer: str, claimed: Collection[str]) -> Iterable[str]:
     if pointer in claimed:
         return
@@ -237,10 +307,4 @@ _SUCCESSORS = {
 }
 """Wire fields that servers no longer read, or never did, and what does their work here."""
 
-
-def _unknown_option(name: str, known: Collection[str], leaf_fields: Mapping[str, str]) -> str:
-    if name in _SUCCESSORS:
-        return f"this server does not read it; use {_SUCCESSORS[name]}"
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; nearest: {leaf_fields.get(near[0], near[0])}" if near else ""
-    return f"no field that this endpoint is known to read, and servers ignore unknown ones{hint}"
+_CONTAINER = "options (its fields are options of their own)"

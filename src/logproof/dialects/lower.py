@@ -8,6 +8,7 @@ import msgspec
 
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Constant, Decision, Ledger
+from logproof.dialects.owned_fields import owned_fields
 from logproof.http.exchange import WireRequest
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves
@@ -28,7 +29,8 @@ def lower(request: Request, dialect: Dialect, facts: Facts, drop: Collection[str
     drop: leaves that may be left out where the dialect refuses them. Raises InvalidRequest, RequestRefused.
     """
     validate(request)
-    ledger = Ledger(dialect.id, active_leaves(request), drop)
+    owned = owned_fields(type(dialect)) if request.options else None
+    ledger = Ledger(dialect.id, active_leaves(request), drop, owned)
     _refuse_foreign_ids(request, facts, ledger)
     dialect.lower(request, facts, ledger)
     decisions = ledger.close()

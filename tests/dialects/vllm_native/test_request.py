@@ -324,7 +324,7 @@ def test_what_the_wire_cannot_do_is_refused_with_a_way_out(
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("guided_json", {}, "output.json_schema (structured_output)"),
+        ("guided_json", {}, "use output.json_schema"),
         ("guided_regex", "a", "output.regex"),
         ("temperature", 0.1, "sampling.temperature"),
         ("prompt_logprobs", 1, "scoring.prompt"),

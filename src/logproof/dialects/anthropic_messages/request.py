@@ -18,25 +18,12 @@ LOCAL = ("vllm", "sglang")
 
 OWN_OPTIONS = ("metadata", "service_tier", "inference_geo", "container", "speed", "cache_control")
 
-LEAF_FIELDS = {
-    "model": "model",
-    "messages": "input.messages",
-    "system": "input.messages (role system)",
-    "max_tokens": "sampling.max_tokens",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "top_k": "sampling.top_k",
-    "stop_sequences": "sampling.stop",
+ELSEWHERE = {
     "stop": "sampling.stop",
-    "output_config": "output.json_schema or reasoning.effort",
-    "thinking": "reasoning.budget_tokens",
-    "tools": "tools.functions",
-    "tool_choice": "tools.choice",
-    "stream": "schedule.stream",
     "seed": "sampling.seed (openai_chat)",
     "logprobs": "scoring.sampled (openai_chat, vllm_native)",
 }
-"""Wire fields that a leaf owns, or that other wires have, and where to set them."""
+"""Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
     "input.text": "this wire takes chat messages; use input.messages, or openai_completions",
@@ -87,7 +74,7 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.refuse("session.store", "this wire stores nothing; use openai_responses")
     ledger.noop("session.store", "this wire stores nothing")
     ledger.send("schedule.stream", "/stream")
-    ledger.options(facts.fields.get(ROUTE, OWN_OPTIONS), LEAF_FIELDS)
+    ledger.options(facts.fields.get(ROUTE, OWN_OPTIONS), ELSEWHERE)
 
 
 def api_version(facts: Facts) -> str:

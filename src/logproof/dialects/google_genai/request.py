@@ -17,30 +17,12 @@ MAX_WIDTH = 20
 ROOT_OPTIONS = ("safetySettings", "cachedContent", "labels")
 CONFIG_OPTIONS = ("mediaResolution", "responseModalities", "speechConfig", "audioTimestamp", "routingConfig")
 
-LEAF_FIELDS = {
+ELSEWHERE = {
     "model": "model",
-    "contents": "input.messages",
-    "systemInstruction": "input.messages (role system)",
-    "generationConfig": "options (its fields are options of their own)",
-    "temperature": "sampling.temperature",
-    "topP": "sampling.top_p",
-    "topK": "sampling.top_k",
-    "maxOutputTokens": "sampling.max_tokens",
-    "stopSequences": "sampling.stop",
-    "seed": "sampling.seed",
-    "presencePenalty": "sampling.presence_penalty",
-    "frequencyPenalty": "sampling.frequency_penalty",
-    "candidateCount": "sampling.n",
     "responseLogprobs": "scoring.sampled",
-    "logprobs": "scoring.sampled",
-    "responseMimeType": "output.json_object",
     "responseSchema": "output.json_schema",
-    "responseJsonSchema": "output.json_schema",
-    "thinkingConfig": "reasoning.effort or reasoning.budget_tokens",
-    "tools": "tools.functions",
-    "toolConfig": "tools.choice",
 }
-"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+"""Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
     "input.text": "this wire takes chat messages; use input.messages, or openai_completions",
@@ -75,7 +57,7 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     if request.session.store:
         ledger.refuse("session.store", "this wire keeps no session; use openai_responses")
     ledger.noop("session.store", "this wire keeps no session")
-    ledger.options([*ROOT_OPTIONS, *CONFIG_OPTIONS], LEAF_FIELDS, dict.fromkeys(CONFIG_OPTIONS, CONFIG))
+    ledger.options([*ROOT_OPTIONS, *CONFIG_OPTIONS], ELSEWHERE, dict.fromkeys(CONFIG_OPTIONS, CONFIG))
 
 
 def model_version(model: str) -> tuple[int, int]:

@@ -22,51 +22,16 @@ ENGINE_FIELDS = {
 OPENAI_OPTIONS = ("user", "metadata", "service_tier", "verbosity", "prompt_cache_key", "safety_identifier")
 """OpenAI's fields outside the IR; an endpoint with an OpenAPI document is held to that instead."""
 
-LEAF_FIELDS = {
-    "model": "model",
-    "messages": "input.messages",
-    "continue_final_message": "input.messages with the assistant's turn last",
-    "add_generation_prompt": "input.messages with the assistant's turn last",
+ELSEWHERE = {
     "echo": "input.messages, or scoring.prompt",
-    "max_tokens": "sampling.max_tokens",
-    "max_completion_tokens": "sampling.max_tokens",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "top_k": "sampling.top_k",
-    "seed": "sampling.seed",
-    "stop": "sampling.stop",
-    "n": "sampling.n",
-    "frequency_penalty": "sampling.frequency_penalty",
-    "presence_penalty": "sampling.presence_penalty",
-    "logit_bias": "sampling.logit_bias",
     "use_beam_search": "sampling.n (a beam has no logprobs of its own)",
-    "prompt_logprobs": "scoring.prompt",
-    "logprobs": "scoring.sampled",
-    "top_logprobs": "scoring.sampled",
-    "logprob_token_ids": "scoring.label_ids",
     "return_tokens_as_token_ids": "scoring.top_by",
-    "return_token_ids": "scoring.sampled",
     "return_prompt_token_ids": "scoring.sampled",
-    "enforced_token_ids": "replay.token_ids",
     "enforced_str": "replay.token_ids",
-    "logprobs_mode": "replay.logprobs_mode",
-    "response_format": "output.json_schema",
-    "structured_outputs": "output.json_schema, output.regex, output.choice or output.grammar",
-    "regex": "output.regex",
-    "ebnf": "output.grammar",
-    "reasoning_effort": "reasoning.effort",
-    "thinking_token_budget": "reasoning.budget_tokens",
-    "tools": "tools.functions",
     "functions": "tools.functions",
-    "web_search_options": "tools.hosted",
-    "tool_choice": "tools.choice",
     "function_call": "tools.choice",
-    "parallel_tool_calls": "tools.parallel",
-    "store": "session.store",
-    "stream": "schedule.stream",
-    "stream_options": "schedule.stream",
 }
-"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+"""Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
     "input.text": "this wire takes chat messages; use openai_completions, vllm_native or sglang_native",
@@ -273,4 +238,4 @@ def _lower_rest(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.send("schedule.stream", "/stream")
         if request.schedule.stream:
             ledger.constant("/stream_options/include_usage", True, "usage is the independent count of the channels")
-    ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, LEAF_FIELDS)
+    ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, ELSEWHERE)

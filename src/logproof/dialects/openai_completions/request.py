@@ -10,35 +10,18 @@ from logproof.ir.request import STRUCTURED, Request
 
 ROUTE = "/v1/completions"
 
-LEAF_FIELDS = {
-    "model": "model",
-    "prompt": "input.text or input.token_ids",
-    "suffix": "input.suffix",
-    "max_tokens": "sampling.max_tokens",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "top_k": "sampling.top_k (vllm_native)",
-    "seed": "sampling.seed",
-    "stop": "sampling.stop",
-    "n": "sampling.n",
-    "frequency_penalty": "sampling.frequency_penalty",
-    "presence_penalty": "sampling.presence_penalty",
-    "logit_bias": "sampling.logit_bias",
-    "logprobs": "scoring.sampled",
+ELSEWHERE = {
     "echo": "scoring.prompt",
+    "top_k": "sampling.top_k (vllm_native)",
     "prompt_logprobs": "scoring.prompt (vllm_native)",
-    "return_token_ids": "scoring.prompt",
     "return_tokens_as_token_ids": "scoring.top_by (vllm_native)",
     "logprob_token_ids": "scoring.label_ids (vllm_native)",
-    "stream": "schedule.stream",
-    "stream_options": "schedule.stream",
     "response_format": "output.json_schema (vllm_native, openai_chat)",
     "structured_outputs": "output.json_schema (vllm_native)",
-    "guided_json": "output.json_schema (vllm_native; structured_output)",
     "enforced_token_ids": "replay.token_ids (vllm_native)",
     "logprobs_mode": "replay.logprobs_mode (vllm_native)",
 }
-"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+"""Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
     "input.messages": "this wire takes no chat messages; use openai_chat",
@@ -74,7 +57,7 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     _lower_sampling(request, facts, ledger)
     _lower_scoring(request, facts, ledger)
     _lower_stream(request, ledger)
-    ledger.options(facts.fields.get(ROUTE, ()), LEAF_FIELDS)
+    ledger.options(facts.fields.get(ROUTE, ()), ELSEWHERE)
 
 
 def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:

@@ -46,38 +46,16 @@ HOSTED = (
 )
 """Kinds of tools that OpenAI runs."""
 
-LEAF_FIELDS = {
-    "model": "model",
-    "input": "input.messages",
+ELSEWHERE = {
     "instructions": "input.messages with a system message",
     "prompt": "input.messages",
     "previous_input_messages": "input.messages",
-    "max_output_tokens": "sampling.max_tokens",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "top_k": "sampling.top_k",
-    "seed": "sampling.seed",
-    "stop": "sampling.stop",
-    "frequency_penalty": "sampling.frequency_penalty",
-    "presence_penalty": "sampling.presence_penalty",
-    "logit_bias": "sampling.logit_bias",
-    "top_logprobs": "scoring.sampled",
-    "enable_response_messages": "scoring.sampled",
     "enforced_token_ids": "replay.token_ids (vllm_native, openai_chat)",
     "logprobs_mode": "replay.logprobs_mode (vllm_native, openai_chat)",
-    "text": "output.json_schema",
-    "structured_outputs": "output.json_schema, output.regex, output.choice or output.grammar",
-    "reasoning": "reasoning.effort and reasoning.summary",
-    "tools": "tools.functions and tools.hosted",
-    "tool_choice": "tools.choice",
-    "parallel_tool_calls": "tools.parallel",
-    "previous_response_id": "session.previous_response_id",
     "conversation": "session.previous_response_id",
-    "store": "session.store",
-    "stream": "schedule.stream",
     "stream_options": "schedule.stream",
 }
-"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+"""Fields to which no leaf is sent here -> where to set what they ask for."""
 
 HARMFUL = {
     "options.truncation": "auto drops the oldest input in silence, and disabled is what holds without it",
@@ -117,7 +95,7 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     else:
         ledger.send("schedule.stream", "/stream")
     ledger.refuse_all(HARMFUL)
-    ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, LEAF_FIELDS)
+    ledger.options(facts.fields.get(ROUTE) or OPENAI_OPTIONS, ELSEWHERE, shared=("include",))
 
 
 def _reads(facts: Facts, field: str) -> bool:

@@ -34,36 +34,15 @@ SAMPLING_OPTIONS = (
 )
 ROOT_OPTIONS = ("cache_salt", "extra_key", "priority", "rid", "lora_path", "session_id", "routing_key")
 
-LEAF_FIELDS = {
-    "text": "input.text",
-    "input_ids": "input.token_ids",
+ELSEWHERE = {
     "image_data": "input.messages (openai_chat)",
-    "sampling_params": "options (its fields are options of their own)",
-    "temperature": "sampling.temperature",
-    "max_new_tokens": "sampling.max_tokens",
     "max_tokens": "sampling.max_tokens",
-    "top_p": "sampling.top_p",
-    "top_k": "sampling.top_k",
-    "sampling_seed": "sampling.seed",
     "seed": "sampling.seed",
-    "stop": "sampling.stop",
-    "n": "sampling.n",
-    "frequency_penalty": "sampling.frequency_penalty",
-    "presence_penalty": "sampling.presence_penalty",
-    "logit_bias": "sampling.logit_bias",
     "return_logprob": "scoring.sampled",
     "logprob_start_len": "scoring.prompt",
-    "top_logprobs_num": "scoring.sampled",
-    "token_ids_logprob": "scoring.label_ids",
-    "return_text_in_logprobs": "scoring.sampled",
-    "return_prompt_token_ids": "scoring.prompt",
-    "json_schema": "output.json_schema",
-    "regex": "output.regex",
-    "ebnf": "output.grammar",
     "choice": "output.choice",
-    "stream": "schedule.stream",
 }
-"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+"""Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
     "input.messages": "this wire takes no chat messages; use openai_chat",
@@ -223,4 +202,4 @@ def _alternatives(choices: Sequence[str]) -> str:
 def _lower_options(facts: Facts, ledger: Ledger) -> None:
     _refuse_blind("options.stop_token_ids", facts, ledger)
     under = dict.fromkeys(SAMPLING_OPTIONS, SAMPLING)
-    ledger.options([*SAMPLING_OPTIONS, *ROOT_OPTIONS], LEAF_FIELDS, under)
+    ledger.options([*SAMPLING_OPTIONS, *ROOT_OPTIONS], ELSEWHERE, under, shared=NEUTRAL)

@@ -23,42 +23,18 @@ MAX_STOPS = 4
 OWN_OPTIONS = ("min_p", "repetition_penalty", "stop_token_ids", "min_tokens", "ignore_eos", "add_special_tokens")
 """vLLM fields that go through even where no OpenAPI document was seen; more when the document lists them."""
 
-LEAF_FIELDS = {
-    "model": "model",
-    "prompt": "input.text or input.token_ids",
+ELSEWHERE = {
     "suffix": "input.suffix",
-    "max_tokens": "sampling.max_tokens",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "top_k": "sampling.top_k",
-    "seed": "sampling.seed",
-    "stop": "sampling.stop",
-    "n": "sampling.n",
-    "frequency_penalty": "sampling.frequency_penalty",
-    "presence_penalty": "sampling.presence_penalty",
-    "logit_bias": "sampling.logit_bias",
-    "prompt_logprobs": "scoring.prompt",
-    "logprobs": "scoring.sampled",
-    "logprob_token_ids": "scoring.label_ids",
-    "return_tokens_as_token_ids": "scoring.top_by",
-    "return_token_ids": "scoring.sampled",
     "echo": "scoring.prompt",
-    "structured_outputs": "output.json_schema (structured_output)",
-    "response_format": "output.json_schema (structured_output)",
+    "return_tokens_as_token_ids": "scoring.top_by",
+    "response_format": "output.json_schema",
     "structured_output": "output.json_schema",
-    "guided_json": "output.json_schema (structured_output)",
-    "guided_regex": "output.regex (structured_output)",
-    "guided_choice": "output.choice (structured_output)",
-    "guided_grammar": "output.grammar (structured_output)",
     "stream": "schedule.stream",
     "stream_options": "schedule.stream",
-    "enforced_token_ids": "replay.token_ids",
-    "enforced_tokens": "replay.token_ids",
     "enforced_str": "replay.token_ids",
-    "logprobs_mode": "replay.logprobs_mode",
     "use_beam_search": "sampling.n (beam search drops prompt logprobs)",
 }
-"""Wire fields that a leaf owns, or that the dialect sets itself, and where to set them."""
+"""Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
     "input.messages": "this wire takes no chat messages; use openai_chat",
@@ -88,7 +64,7 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     _lower_output(request, ledger)
     lower_replay(request, facts, ledger, named=True, instead="scoring.prompt over prompt and completion ids")
     ledger.noop("schedule.stream", "sent unstreamed: streamed choices carry no prompt_logprobs")
-    ledger.options([*OWN_OPTIONS, *facts.fields.get(ROUTE, ())], LEAF_FIELDS)
+    ledger.options([*OWN_OPTIONS, *facts.fields.get(ROUTE, ())], ELSEWHERE)
 
 
 _SAMPLING = {
