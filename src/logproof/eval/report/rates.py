@@ -1,7 +1,7 @@
 """Rates with their denominators and standard errors, and the figures of repeated samples.
 
 A failed sample is no wrong answer: it is counted apart and enters no rate. A rate is over scored samples only,
-its denominator beside it; one that cannot be computed is absent, not zero.
+its denominator beside it; one that cannot be computed is absent, not zero. Pure.
 """
 
 from __future__ import annotations

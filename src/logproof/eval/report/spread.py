@@ -1,4 +1,4 @@
-"""Spread: how large the differences between two runs are, position by position, in constant memory."""
+"""Spread: how large the differences between two runs are, position by position, in constant memory. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Tallies: the samples of one task, in dataset order, into rates; memory does not grow with the rows.
 
 A row with several draws counts once, with the mean over its scored draws, so rows are the unit of every
-denominator and standard error. Rows that have fewer scored draws than asked are counted as short.
+denominator and standard error. Rows that have fewer scored draws than asked are counted as short. Pure.
 """
 
 from __future__ import annotations

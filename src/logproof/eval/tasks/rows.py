@@ -1,7 +1,7 @@
 """Rows of the four benchmarks, in the field names of their published dataset cards.
 
 A row knows its content (what makes two rows the same, whatever id or extra fields they carry) and checks what
-its types cannot say. Unknown fields of a file are ignored; wrong or missing ones are faults of that row.
+its types cannot say. Unknown fields of a file are ignored; wrong or missing ones are faults of that row. Pure.
 """
 
 from __future__ import annotations

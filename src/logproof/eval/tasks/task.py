@@ -1,7 +1,7 @@
 """Task: how one benchmark row becomes an item, and what of an engine that takes.
 
 A task is data: where its rows are, how a row and its few-shot rows become an item. Three kinds of item exist,
-and the kind decides requests (plan/method.py) and scoring (score/outcome.py); a task file adds no code to either.
+and the kind decides requests (plan/method.py) and scoring (score/outcome.py); a task file adds no code to either. Pure.
 """
 
 from __future__ import annotations
