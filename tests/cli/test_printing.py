@@ -1,11 +1,15 @@
-"""What is printed where nobody listens."""
+"""Printing: what JSON cannot hold, foreign texts, and closed streams."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from logproof.cli.printing import print_json, visible
 
 PROGRAM = "from logproof.__main__ import main; main()"
 
@@ -29,3 +33,14 @@ def test_ctrl_c_while_the_commands_load_is_one_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", interrupted, "dialects"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+
+
+def test_json_shows_what_json_cannot_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": np.array([[np.nan, -np.inf], [-1.0, 0.0]])})
+    assert json.loads(capsys.readouterr().out) == {"a": [[None, "-inf"], [-1.0, 0.0]]}
+    with pytest.raises(TypeError, match="cannot print object"):
+        print_json({"a": object()})
+
+
+def test_control_characters_of_a_reply_are_shown_not_obeyed() -> None:
+    assert visible("a\x1b[31mb\n\tc") == "a\\x1b[31mb\n\tc"

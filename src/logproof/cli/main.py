@@ -12,7 +12,10 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from logproof.cli.access import dialects, score
+from logproof.cli.access.dialects import dialects
+from logproof.cli.access.generate import generate
+from logproof.cli.access.probe import probe
+from logproof.cli.access.score import score
 from logproof.cli.engines import demo, engine
 from logproof.cli.evaluate import export, parity, report, rescore, runs, show
 from logproof.cli.evaluate.eval import evaluate
@@ -28,10 +31,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(score.score)
-app.command()(score.generate)
-app.command()(score.probe)
-app.command("dialects")(dialects.dialects)
+app.command()(score)
+app.command()(generate)
+app.command()(probe)
+app.command()(dialects)
 app.command("eval")(evaluate)
 app.command("parity")(parity.parity)
 app.command("rescore")(rescore.rescore)

@@ -22,7 +22,6 @@ Timeout = Annotated[float | None, typer.Option("--timeout", help="Seconds that o
 TokenizerPath = Annotated[Path | None, typer.Option("--tokenizer", help="Local tokenizer.json, or its directory.")]
 Drop = Annotated[list[str] | None, typer.Option("--drop", metavar="LEAF", help="Leave this leaf out if refused.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Require = Annotated[list[str] | None, typer.Option("--require", metavar="KEY[=K]", help="Capability; repeatable.")]
 
 
 def connection(

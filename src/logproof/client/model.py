@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from logproof.client.access import score_request
 from logproof.client.connect import Connection, Options, connect
 from logproof.dialects.call import Call
 from logproof.errors import UsageError
@@ -56,8 +57,7 @@ class Model:
 
     def score(self, prompt: str | tuple[int, ...], *, top: int = 0) -> Response:
         """The prompt's own logprobs, with the `top` best at each position, in `Response.prompt`."""
-        scoring = Scoring(prompt=top)
-        return self.request(_input(prompt), sampling=Sampling(max_tokens=1, temperature=0.0), scoring=scoring).response
+        return self.call(score_request(self.name, _input(prompt), top)).response
 
     def generate(self, prompt: str | tuple[int, ...], *, max_tokens: int = 64, top: int | None = None) -> Response:
         """A greedy completion; with `top`, the sampled tokens' logprobs and their `top` best rivals."""

@@ -7,6 +7,7 @@ for a body that is no JSON (an event stream). Headers that carry keys never come
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,11 @@ import msgspec
 from logproof.errors import StatusError, StoreError
 from logproof.http.exchange import WireReply, WireRequest
 from logproof.http.transport import Sender
+
+
+def recorder(folder: Path | None) -> Callable[[Sender], Sender]:
+    """What puts a RecordingSender in front of a sender, or leaves it alone where there is no folder."""
+    return lambda sender: RecordingSender(sender, folder) if folder is not None else sender
 
 
 class RecordingSender:
