@@ -1,4 +1,5 @@
-"""Writes docs/reference from the code: dialects, leaves, commands, exit codes and the artifact's format.
+"""Writes docs/reference from the code: dialects, leaves, commands, exit codes and the artifact's format; and the tables
+of checks and distances in docs/verification.md.
 
 python scripts/make_docs.py           write
 python scripts/make_docs.py --check   exit 1 where a page differs from the code
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,8 +25,11 @@ from logproof.dialects.capabilities import CAPABILITIES
 from logproof.dialects.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
 from logproof.dialects.registry import BUILT_IN, get_dialect
 from logproof.verify.artifact.artifact import Artifact, Record, artifact_schema
+from logproof.verify.check_table import CHECKS
+from logproof.verify.stats.distance_table import DISTANCES
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+VERIFICATION = FOLDER.parent / "verification.md"
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->\n"
 
 
@@ -36,6 +41,7 @@ def pages() -> dict[str, str]:
         "errors.md": errors_page(),
         "artifact.md": artifact_page(),
         "artifact.schema.json": json.dumps(artifact_schema(), indent=1, sort_keys=True) + "\n",
+        "../verification.md": verification_page(VERIFICATION.read_text(encoding="utf-8")),
     }
 
 
@@ -156,6 +162,35 @@ def default(field: msgspec.structs.FieldInfo) -> str:
         return "refused"
     value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
     return f"`{msgspec.json.encode(value).decode()}`"
+
+
+def verification_page(text: str) -> str:
+    """The page with its two tables made again; all other text is written by hand."""
+    checks = table(["check", "what is computed", "source", "cannot see", "code"], check_rows())
+    distances = table(["distance", "what it is", "source", "cannot see"], distance_rows())
+    return section(section(text, "checks", checks), "distances", distances)
+
+
+def section(text: str, name: str, content: str) -> str:
+    """The text with what stands between the two marks of this name replaced. Raises ValueError without the marks."""
+    marks = re.compile(
+        rf"(<!-- {name}: made by `make docs` from \S+ -->\n\n).*?(\n\n<!-- end of {name} -->)", re.DOTALL
+    )
+    if marks.search(text) is None:
+        raise ValueError(f"docs/verification.md has no marks of {name}")
+    return marks.sub(lambda found: found[1] + content + found[2], text)
+
+
+def check_rows() -> Iterator[list[str]]:
+    for check in CHECKS.values():
+        name = f"{check.id} {check.name}" if check.id[0].isupper() else f"`{check.id}`: {check.name}"
+        blind = "; ".join(part for part in (check.blind, check.blind_also) if part)
+        yield [f"{name} (a note)" if check.note else name, check.sees, check.source, blind, f"`{check.file}`"]
+
+
+def distance_rows() -> Iterator[list[str]]:
+    for one in DISTANCES.values():
+        yield [f"`{one.name}`", one.measures, one.source, one.blind]
 
 
 def table(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> str:

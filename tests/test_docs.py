@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import typer.main
 
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "make_docs.py"
+from docs_script import MAKE_DOCS
+
+PAGES = ["dialects.md", "commands.md", "errors.md", "artifact.md", "artifact.schema.json", "../verification.md"]
 
 
-def _script():
-    spec = importlib.util.spec_from_file_location("make_docs", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MAKE_DOCS = _script()
-
-
-@pytest.mark.parametrize("name", ["dialects.md", "commands.md", "errors.md", "artifact.md", "artifact.schema.json"])
+@pytest.mark.parametrize("name", PAGES)
 def test_page_is_current(name):
     assert (MAKE_DOCS.FOLDER / name).read_text(encoding="utf-8") == MAKE_DOCS.pages()[name], "run make docs"
 

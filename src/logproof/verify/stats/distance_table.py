@@ -21,6 +21,11 @@ class ComparedRows(msgspec.Struct, frozen=True, eq=False, dict=True):
     pairs: Pairs
     sigma: Sigma
 
+    @classmethod
+    def of(cls, own: Columns, verifier: Columns, sigma: Sigma) -> ComparedRows:
+        """Both sides, paired. Raises ValueError where the positions differ in number."""
+        return cls(own, verifier, distance.pair(own, verifier), sigma)
+
     @cached_property
     def line(self) -> Shape:
         """The signed shape of the residuals."""
@@ -121,7 +126,6 @@ DISTANCES: dict[str, Distance] = {
 
 def measure(own: Columns, verifier: Columns, sigma: Sigma) -> tuple[Pairs, dict[str, float]]:
     """The pairs of both sides, and every distance that is defined on them."""
-    pairs = distance.pair(own, verifier)
-    rows = ComparedRows(own, verifier, pairs, sigma)
+    rows = ComparedRows.of(own, verifier, sigma)
     values = ((name, one.of(rows)) for name, one in DISTANCES.items())
-    return pairs, {name: value for name, value in values if value is not None}
+    return rows.pairs, {name: value for name, value in values if value is not None}
