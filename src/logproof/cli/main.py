@@ -16,11 +16,23 @@ from logproof.cli.access.dialects import dialects
 from logproof.cli.access.generate import generate
 from logproof.cli.access.probe import probe
 from logproof.cli.access.score import score
-from logproof.cli.engines import demo, engine
-from logproof.cli.evaluate import export, parity, report, rescore, runs, show
+from logproof.cli.engines import engine
+from logproof.cli.engines.demo import demo
 from logproof.cli.evaluate.eval import evaluate
+from logproof.cli.evaluate.export import export
+from logproof.cli.evaluate.parity import parity
+from logproof.cli.evaluate.report import report
+from logproof.cli.evaluate.rescore import rescore
+from logproof.cli.evaluate.runs import runs
+from logproof.cli.evaluate.show import show
 from logproof.cli.printing import fail
-from logproof.cli.verify import audit, audits, calibrate, capture, proxy, replay, verify
+from logproof.cli.verify.audit import audit
+from logproof.cli.verify.audits import audits
+from logproof.cli.verify.calibrate import calibrate
+from logproof.cli.verify.capture import capture
+from logproof.cli.verify.proxy import proxy
+from logproof.cli.verify.replay import replay
+from logproof.cli.verify.verify import verify
 from logproof.errors import LogproofError
 from logproof.version import VERSION
 
@@ -36,20 +48,20 @@ app.command()(generate)
 app.command()(probe)
 app.command()(dialects)
 app.command("eval")(evaluate)
-app.command("parity")(parity.parity)
-app.command("rescore")(rescore.rescore)
-app.command("report")(report.report)
-app.command("runs")(runs.runs)
-app.command("show")(show.show)
-app.command("export")(export.export)
-app.command("capture")(capture.capture)
-app.command("proxy")(proxy.proxy)
-app.command("replay")(replay.replay)
-app.command("verify")(verify.verify)
-app.command("calibrate")(calibrate.calibrate)
-app.command("audit")(audit.audit)
-app.command("audits")(audits.audits)
-app.command("demo")(demo.demo)
+app.command()(parity)
+app.command()(rescore)
+app.command()(report)
+app.command()(runs)
+app.command()(show)
+app.command()(export)
+app.command()(capture)
+app.command()(proxy)
+app.command()(replay)
+app.command()(verify)
+app.command()(calibrate)
+app.command()(audit)
+app.command()(audits)
+app.command()(demo)
 app.add_typer(engine.app, name="engine")
 
 

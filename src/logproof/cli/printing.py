@@ -25,7 +25,7 @@ out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty()
 """Results, on standard output."""
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-"""Progress and remarks, on standard error."""
+"""Progress and notes, on standard error."""
 
 
 def fail(message: str, hint: str | None, code: int) -> int:
@@ -41,7 +41,7 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
-def remark(message: str) -> None:
+def note(message: str) -> None:
     """Print a line that is no result."""
     err.print(message, style="dim", markup=False)
 

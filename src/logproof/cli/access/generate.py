@@ -24,7 +24,7 @@ from logproof.cli.options import (
     TokenizerPath,
     wire_options,
 )
-from logproof.cli.printing import out, print_json, remark, visible
+from logproof.cli.printing import note, out, print_json, visible
 from logproof.client import access
 from logproof.dialects.call import Call
 from logproof.errors import UsageError, clip
@@ -93,7 +93,7 @@ def generate(
         require=require,
         record=record,
     )
-    _print_choices(asyncio.run(access.generate(endpoint, request, remark)), as_json)
+    _print_choices(asyncio.run(access.generate(endpoint, request, note)), as_json)
 
 
 def _input(text: str, system: str | None, *, chat: bool) -> Input:
@@ -113,7 +113,7 @@ def _print_choices(call: Call, as_json: bool) -> None:
         return
     for choice in call.response.choices:
         matched = f", matched {choice.finish.matched!r}" if choice.finish.matched is not None else ""
-        remark(f"choice {choice.index}: {choice.finish.reason} ({clip(str(choice.finish.raw), 40)}{matched})")
+        note(f"choice {choice.index}: {choice.finish.reason} ({clip(str(choice.finish.raw), 40)}{matched})")
         out.print(visible(choice.text), markup=False)
         if choice.tokens is not None:
             out.print(token_table(choice.tokens, f"sampled, {choice.tokens.meaning} logprobs"))

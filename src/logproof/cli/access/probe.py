@@ -10,7 +10,7 @@ import typer
 from logproof.cli.access.access_options import Record
 from logproof.cli.access.tables import facts_table
 from logproof.cli.options import AsJson, Header, KeyEnv, Timeout, connection
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import note, out, print_json
 from logproof.client.connect import discover
 from logproof.dialects.registry import fitting
 from logproof.http.recording import recorder
@@ -26,7 +26,7 @@ def probe(
 ) -> None:
     """Ask an endpoint what it is: engine, version, models, limits, plugin, and the dialects that fit."""
     options = connection(key_env=key_env, header=header, timeout=timeout)
-    facts, _ = asyncio.run(discover(url, options, remark, recorder(record)))
+    facts, _ = asyncio.run(discover(url, options, note, recorder(record)))
     if as_json:
         print_json({"facts": facts, "dialects": fitting(facts)})
     else:

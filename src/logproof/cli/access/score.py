@@ -22,7 +22,7 @@ from logproof.cli.options import (
     Timeout,
     TokenizerPath,
 )
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import note, out, print_json
 from logproof.client import access
 from logproof.dialects.call import Call
 from logproof.ir.request import Input
@@ -60,7 +60,7 @@ def score(
         require=require,
         record=record,
     )
-    for call in asyncio.run(access.score(endpoint, inputs, top, remark)):
+    for call in asyncio.run(access.score(endpoint, inputs, top, note)):
         _print_scores(call, as_json)
 
 

@@ -18,7 +18,7 @@ from logproof.cli.engines.start_progress import start_with_progress
 from logproof.cli.evaluate.parity import print_parity
 from logproof.cli.evaluate.run_with_progress import print_result, run_with_progress
 from logproof.cli.options import connection
-from logproof.cli.printing import out, remark
+from logproof.cli.printing import note, out
 from logproof.errors import StoreError
 from logproof.eval.report.parity import CONTROL, FILE, RUN_A, RUN_B, parity_of, write_parity
 from logproof.eval.report.run_report import report_run
@@ -80,7 +80,7 @@ def _run(url: str, directory: Path, limit: str | None) -> int:
 
 
 def _say(phase: str, text: str) -> None:
-    remark(f"[{phase}] {text}")
+    note(f"[{phase}] {text}")
 
 
 def _since(began: float) -> str:

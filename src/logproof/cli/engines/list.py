@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from logproof.cli.options import AsJson
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import note, out, print_json
 from logproof.launch import LocalEngine, list_engines
 from logproof.launch.engine_state import EngineState, engine_state
 
@@ -16,7 +16,7 @@ def show_engines(as_json: AsJson = False) -> None:
     if as_json:
         print_json([_row(engine, state) for engine, state in engines])
     elif not engines:
-        remark("no engine was started, or all were stopped")
+        note("no engine was started, or all were stopped")
     else:
         out.print(_table(engines))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from logproof.cli.engines.start_progress import start_with_progress
-from logproof.cli.printing import out, remark
+from logproof.cli.printing import note, out
 from logproof.launch import EngineSpec
 from logproof.launch.spec import SMALL_MODEL, Backend
 
@@ -40,4 +40,4 @@ def start(
     )
     engine = start_with_progress(spec)
     out.print(f"{engine.name}: {engine.served_name} on {engine.software} at {engine.url}", markup=False)
-    remark(f"pid {engine.pid}, log {engine.log_path}; stop it with: logproof engine stop {engine.name}")
+    note(f"pid {engine.pid}, log {engine.log_path}; stop it with: logproof engine stop {engine.name}")

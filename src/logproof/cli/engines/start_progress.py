@@ -7,7 +7,7 @@ import time
 from rich.markup import escape
 from rich.status import Status
 
-from logproof.cli.printing import err, remark
+from logproof.cli.printing import err, note
 from logproof.errors import clip
 from logproof.launch import EngineSpec, LocalEngine, StartFailed, start_engine
 
@@ -22,7 +22,7 @@ def start_with_progress(spec: EngineSpec) -> LocalEngine:
             return start_engine(spec, _StartProgress(status, spec.backend))
         except StartFailed as failure:
             for line in failure.lines:
-                remark(clip(line))
+                note(clip(line))
             raise
 
 
@@ -42,4 +42,4 @@ class _StartProgress:
             self._status.update(f"{text}: [dim]{escape(line)}[/dim]")
         elif seconds >= self._next:
             self._next = seconds + PLAIN_SECONDS
-            remark(f"{text}: {line}")
+            note(f"{text}: {line}")

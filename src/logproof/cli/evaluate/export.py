@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from logproof.cli.evaluate.run_options import RunDir
-from logproof.cli.printing import remark
+from logproof.cli.printing import note
 from logproof.store.export import export_run, format_of
 
 
@@ -52,4 +52,4 @@ def export(
         replace=replace,
     )
     if str(to) != "-":
-        remark(f"{count} {table.value} written to {to}")
+        note(f"{count} {table.value} written to {to}")

@@ -12,7 +12,7 @@ from rich.table import Table
 from logproof.cli.evaluate.run_options import DEFAULT_URL, Data, Limit, MaxTokens, Out, Seed, Shots, TopK, Uncond
 from logproof.cli.evaluate.run_with_progress import run_with_progress
 from logproof.cli.options import AsJson, Header, KeyEnv, ModelName, ModelURL, Timeout, TokenizerPath, connection
-from logproof.cli.printing import out, print_json, remark
+from logproof.cli.printing import note, out, print_json
 from logproof.eval.report.compare import Channel, Comparison
 from logproof.eval.report.parity import Parity, RunScores, not_compared
 from logproof.eval.run.parity_runs import ParitySide, parity_runs, run_parity
@@ -68,9 +68,9 @@ def parity(
         control=control,
         control_b=control and model_b is not None,
     )
-    result = asyncio.run(run_parity(runs, root, tolerance, carry_out=run_with_progress, announce=remark))
+    result = asyncio.run(run_parity(runs, root, tolerance, carry_out=run_with_progress, announce=note))
     if result is None:
-        remark(f"interrupted; what was run is in {root}")
+        note(f"interrupted; what was run is in {root}")
         return 130
     print_parity(result, as_json)
     return result.exit_code

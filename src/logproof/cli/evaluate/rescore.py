@@ -9,7 +9,7 @@ import typer
 from logproof.cli.evaluate.report_table import print_report
 from logproof.cli.evaluate.run_options import RunDir
 from logproof.cli.options import AsJson
-from logproof.cli.printing import remark
+from logproof.cli.printing import note
 from logproof.eval.report.rescore import Rescoring, rescore_run
 
 
@@ -23,9 +23,9 @@ def rescore(
     result = rescore_run(run, Rescoring(extract), name)
     print_report(result.report, as_json)
     if result.samples:
-        remark(f"{result.samples} samples scored again as {name}")
+        note(f"{result.samples} samples scored again as {name}")
     else:
-        remark(f"nothing to rescore: no sample of {run} is answered")
+        note(f"nothing to rescore: no sample of {run} is answered")
     if extract is not None and result.samples and not result.extracted:
-        remark(f"nothing to rescore with --extract: no task of {run} generates text")
+        note(f"nothing to rescore with --extract: no task of {run} generates text")
     return result.report.exit_code

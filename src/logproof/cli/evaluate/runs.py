@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from logproof.cli.options import AsJson
-from logproof.cli.printing import local_time, out, print_json, remark
+from logproof.cli.printing import local_time, note, out, print_json
 from logproof.store.catalog import RunInfo, find_runs
 
 HEADINGS = ("run", "state", "begun", "samples", "failed", "tasks")
@@ -26,7 +26,7 @@ def runs(
         print_json(infos)
         return
     if not infos:
-        remark(f"no runs in {directory}")
+        note(f"no runs in {directory}")
         return
     table = Table(*(Column(name, overflow="fold") for name in HEADINGS), box=None, pad_edge=False)
     for info in infos:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from logproof.cli.evaluate.run_options import RunDir
 from logproof.cli.options import AsJson
-from logproof.cli.printing import local_time, out, print_json, remark
+from logproof.cli.printing import local_time, note, out, print_json
 from logproof.errors import StoreError
 from logproof.store.records import RunSummary
 from logproof.store.run_views import RunView, SampleView, view_run, view_sample
@@ -47,7 +47,7 @@ def _show_run(view: RunView) -> None:
     for key, reason in list(view.failures.items())[:MAX_FAILURES]:
         out.print(f"failed {key[:12]}: {reason}", markup=False)
     if len(view.failures) > MAX_FAILURES:
-        remark(f"and {len(view.failures) - MAX_FAILURES} more failures; --json lists all")
+        note(f"and {len(view.failures) - MAX_FAILURES} more failures; --json lists all")
 
 
 def _head(view: RunView, summary: RunSummary) -> dict[str, str]:

@@ -10,9 +10,9 @@ import msgspec
 import typer
 
 from logproof.cli import options as opt
-from logproof.cli.connected import connected
-from logproof.cli.printing import out, print_json, remark, visible
+from logproof.cli.printing import note, out, print_json, visible
 from logproof.cli.verify import verify_options
+from logproof.cli.with_connections import run_with_connections
 from logproof.files import write_atomic
 from logproof.verify.artifact import artifact_files
 from logproof.verify.audit.audit import audit_provider
@@ -81,7 +81,7 @@ def audit(
         texts=output is not None,
         progress=_print_step,
     )
-    result = connected(work, (provider, there), (trusted, here))
+    result = run_with_connections(work, (provider, there), (trusted, here))
     if output is not None:
         write_atomic(output, page(result.audit, result.judged, rules, result.texts, before).encode())
     if keep is not None:
@@ -98,7 +98,7 @@ def audit(
 
 
 def _print_step(judged: JudgedArtifact, session: AuditSession) -> None:
-    remark(f"{judged.prompt}: {judged.verdict.status}, log e {verify_options.evidence_words(session.log_e)}")
+    note(f"{judged.prompt}: {judged.verdict.status}, log e {verify_options.evidence_words(session.log_e)}")
 
 
 def _print_audit(finished: Audit, differs: list[str], *, stale: bool) -> None:

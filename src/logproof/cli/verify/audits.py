@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from logproof.cli import options as opt
-from logproof.cli.printing import out, print_json, remark, visible
+from logproof.cli.printing import note, out, print_json, visible
 from logproof.cli.verify.verify_options import evidence_words
 from logproof.errors import UsageError
 from logproof.verify.audit.audit_files import read_audit
@@ -56,4 +56,4 @@ def _print_rulings(rulings: list[Ruling], level: float) -> None:
     share = f"{100 * level:.6g}%"
     out.print(f"{gone} of {len(rulings)} rejected; of those, at most {share} falsely in the mean", markup=False)
     if any(r.alone == "invalid" and r.status != "invalid" for r in rulings):
-        remark("an audit that stopped at its own level may hold too little for so many: audit again with --all")
+        note("an audit that stopped at its own level may hold too little for so many: audit again with --all")

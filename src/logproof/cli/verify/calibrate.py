@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from logproof.cli import options as opt
-from logproof.cli.connected import connected
-from logproof.cli.printing import out, remark
+from logproof.cli.printing import note, out
 from logproof.cli.verify import verify_options
+from logproof.cli.with_connections import run_with_connections
 from logproof.errors import UsageError
 from logproof.files import write_atomic
 from logproof.verify.artifact.artifact import Artifact
@@ -81,7 +81,7 @@ def calibrate(
         concurrencies=limits,
         progress=_print_progress,
     )
-    policy = connected(work, (engine, options), (executor or engine, options))
+    policy = run_with_connections(work, (engine, options), (executor or engine, options))
     write_atomic(output, dump(policy) + b"\n")
     _print_policy(policy, output)
 
@@ -89,7 +89,7 @@ def calibrate(
 def _distinct(given: list[Artifact]) -> list[Artifact]:
     kept = distinct(given)
     if len(kept) < len(given):
-        remark(f"{len(given) - len(kept)} of {len(given)} honest records are repeats of others, left out")
+        note(f"{len(given) - len(kept)} of {len(given)} honest records are repeats of others, left out")
     return kept
 
 
@@ -102,7 +102,7 @@ def _limits(text: str) -> list[int]:
 
 def _print_progress(done: int, total: int) -> None:
     if done == total or done % 16 == 0:
-        remark(f"{done} of {total} honest pairs")
+        note(f"{done} of {total} honest pairs")
 
 
 def _print_policy(policy: Policy, path: Path) -> None:
@@ -121,4 +121,4 @@ def _print_policy(policy: Policy, path: Path) -> None:
         )
     needed = conformal.needed(policy.level_of(DISTRIBUTION))
     if policy.exact is None and all(len(t.get("tz", ())) < needed for t in policy.scores.values()):
-        remark(f"no length has the {needed} scores that a false-positive rate of {policy.level:g} needs: add prompts")
+        note(f"no length has the {needed} scores that a false-positive rate of {policy.level:g} needs: add prompts")

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from logproof.cli import options as opt
-from logproof.cli.connected import connected
-from logproof.cli.printing import remark
+from logproof.cli.printing import note
 from logproof.cli.verify import verify_options
+from logproof.cli.with_connections import run_with_connections
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.signing import read_key, signed
 from logproof.verify.record.capture import CapturedPrompt, capture_all
@@ -65,13 +65,13 @@ def capture(
     answers: list[CapturedPrompt] = []
     work = partial(capture_all, prompts=prompts, pins=pins, stated=stated, keep=answers.append, concurrency=concurrency)
     try:
-        connected(work, (model, options))
+        run_with_connections(work, (model, options))
     finally:  # what was answered is kept, also where the endpoint or the user ends it
         artifacts = [signed(a.artifact, key) for a in answers if a.artifact is not None]
         if answers:
             artifact_files.write(output, artifacts)
             for answer in answers:
                 if answer.error is not None:
-                    remark(f"{answer.prompt.id}: {answer.error}")
-            remark(f"{len(artifacts)} of {len(prompts)} prompts recorded in {output}")
+                    note(f"{answer.prompt.id}: {answer.error}")
+            note(f"{len(artifacts)} of {len(prompts)} prompts recorded in {output}")
     return 0 if len(artifacts) == len(prompts) else 1

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from logproof.cli import options as opt
-from logproof.cli.printing import remark
+from logproof.cli.printing import note
 from logproof.cli.verify import verify_options
 from logproof.client.connect import open_endpoint
 from logproof.errors import UsageError
@@ -75,23 +75,23 @@ def _on_full(text: str) -> OnFull:
 
 def _print_start(start: RecordingStart) -> None:
     for path in start.recovered:
-        remark(f"{path.name} was left open by an earlier process; its whole lines are kept")
+        note(f"{path.name} was left open by an earlier process; its whole lines are kept")
     for route in start.unasked:
-        remark(f"{route}: the engine lists no token ids, so nothing is asked and artifacts hold no logprobs")
+        note(f"{route}: the engine lists no token ids, so nothing is asked and artifacts hold no logprobs")
     where = f"proxy at {start.url} for {start.upstream}, artifacts in {start.output}"
-    remark(f"{where}; it {start.on_full}; status at {STATUS}")
+    note(f"{where}; it {start.on_full}; status at {STATUS}")
     if start.defaults.values:
         values = sorted(start.defaults.values.items())
         told = ", ".join(f"{name} {default.value} ({default.source})" for name, default in values)
-        remark(f"sampling that a request leaves out: {told}")
+        note(f"sampling that a request leaves out: {told}")
     if start.unresolved:
-        remark(f"not known of requests that leave it out: {', '.join(start.unresolved)}; --generation-config states it")
+        note(f"not known of requests that leave it out: {', '.join(start.unresolved)}; --generation-config states it")
 
 
 def _print_counts(counts: RecorderCounts) -> int:
     """The farewell, and the exit code."""
     kept = f"{counts.recorded} calls recorded, {counts.lost} lost"
-    remark(f"{kept}, {counts.unreadable} unreadable, {counts.refused} refused")
+    note(f"{kept}, {counts.unreadable} unreadable, {counts.refused} refused")
     if counts.last_error:
-        remark(f"last error: {counts.last_error}")
+        note(f"last error: {counts.last_error}")
     return 2 if counts.lost else 0

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from logproof.cli import options as opt
-from logproof.cli.connected import connected
 from logproof.cli.printing import out, print_json
 from logproof.cli.verify import verify_options
+from logproof.cli.with_connections import run_with_connections
 from logproof.verify.artifact.artifact_files import read_all
 from logproof.verify.replay.replay_all import FailedReplay, ReplayComparison, replay_all
 
@@ -31,7 +31,7 @@ def replay(
     artifacts = read_all(artifact)
     verify_options.alone(fill, concurrency)
     work = partial(replay_all, artifacts=artifacts, method=choice, repeats=repeats, fill=fill, concurrency=concurrency)
-    rows = connected(work, (engine, options))
+    rows = run_with_connections(work, (engine, options))
     if as_json:
         print_json(rows)
     else:

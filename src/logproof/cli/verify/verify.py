@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from logproof.cli import options as opt
-from logproof.cli.connected import connected
 from logproof.cli.printing import out, print_json, visible
 from logproof.cli.verify import verify_options
+from logproof.cli.with_connections import run_with_connections
 from logproof.files import write_atomic
 from logproof.verify.artifact.artifact_files import read_all
 from logproof.verify.audit.verify import verify_all, verify_offline
@@ -55,7 +55,7 @@ def verify(
             explain=explain,
             concurrency=concurrency,
         )
-        verdicts = connected(work, (engine, options))
+        verdicts = run_with_connections(work, (engine, options))
     if output is not None:
         write_atomic(output, b"".join(encode(v) + b"\n" for v in verdicts))
     if as_json:

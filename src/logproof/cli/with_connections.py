@@ -12,7 +12,7 @@ from logproof.client.connect import Options, connect
 T = TypeVar("T")
 
 
-def connected(work: Callable[..., Coroutine[Any, Any, T]], *endpoints: tuple[str, Options]) -> T:
+def run_with_connections(work: Callable[..., Coroutine[Any, Any, T]], *endpoints: tuple[str, Options]) -> T:
     """What `work` returns; it is called with one open connection an endpoint, in this order.
 
     endpoints: base URL and options of each. Raises as `connect` and `work`.
