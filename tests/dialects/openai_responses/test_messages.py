@@ -119,7 +119,7 @@ def own(item: Any) -> Opaque:
         (Message("tool", (ToolResultPart("a", "1"), TextPart("b"))), ANY, "tool", "no other part"),
         (Message("tool", (ToolResultPart("a", "1", is_error=True),)), ANY, "tool_error", "no mark"),
         (Message("user", (ToolResultPart("a", "1"),)), ANY, "tool_result", "tool messages"),
-        (Message("user", (CALL,)), ANY, "tool_call", "to the assistant"),
+        (Message("user", (CALL,)), ANY, "tool_call", "assistant messages"),
         (Message("assistant", (ImagePart(url="u"),)), ANY, "image", "user messages"),
         (Message("user", (ImagePart(url="u", detail="low"),)), VLLM, "image_detail", "vLLM ignores it"),
         (Message("user", (ReasoningPart("x"),)), VLLM, "reasoning", "keep the part's opaque"),

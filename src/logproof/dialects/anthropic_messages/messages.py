@@ -10,13 +10,22 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import msgspec
-
+from logproof.dialects.common.message_parts import (
+    Fault,
+    argument_faults,
+    bare_turn_faults,
+    blob_faults,
+    cover,
+    json_object,
+    lone_system_faults,
+    refuse,
+    walk,
+    without_dropped,
+)
 from logproof.dialects.ledger import Ledger
 from logproof.ir.message import (
     ImagePart,
     Message,
-    Opaque,
     OpaquePart,
     Part,
     ReasoningPart,
@@ -30,8 +39,6 @@ DIALECT = "anthropic_messages"
 SIGNATURE, CITATIONS, CALL = "signature", "citations", "tool_use"
 """Kinds of blobs that a part carries: a thinking block's signature, a text's citations, a call's other fields."""
 
-_JSON_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
 _HOSTED = re.compile(
     r"(bash|browser_toolset|code_execution|computer_toolset|memory|text_editor|tool_search_tool_bm25"
     r"|tool_search_tool_regex|web_fetch|web_search)_(20\d{6})"
@@ -44,76 +51,52 @@ def lower_messages(messages: Sequence[Message], ledger: Ledger) -> None:
     """Put messages into the body and decide `input.messages` with all its features."""
     lead = [m for m in messages if m.role == "system"]
     turns = [m for m in messages if m.role != "system"]
-    for feature, reason in (*_system_faults(messages, lead), *_faults(turns)):
-        ledger.refuse(f"input.messages{feature}", reason)
+    refuse(lone_system_faults(messages, lead, "this wire has one system text, before all turns"), ledger)
+    refuse(_order_faults(turns), ledger)
+    refuse(walk(turns, _turn_faults, _part_faults), ledger)
+    if turns and turns[-1].role == "assistant" and turns[-1].text != turns[-1].text.rstrip():
+        refuse([("prefill", "this wire takes no prefill that ends in white space")], ledger)
     if lead:
         texts = [p.text for m in lead for p in m.content or () if isinstance(p, TextPart)]
         value = texts[0] if len(texts) == 1 else [{"type": "text", "text": t} for t in texts]
         ledger.send("input.messages.system", "/system", value)
-    ledger.send("input.messages", "/messages", _turns(turns))
-    for leaf in [name for name in ledger.active if name.startswith("input.messages.")]:
-        if leaf != "input.messages.system":
-            ledger.covered(leaf, "/messages")
+    lowered = _turns(without_dropped(turns, ledger))
+    if not lowered and any(m.content for m in turns):
+        ledger.refuse("input.messages", "no turn is left of the messages")
+    ledger.send("input.messages", "/messages", lowered)
+    cover(ledger, "/messages")
 
 
-def _system_faults(messages: Sequence[Message], lead: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    if list(messages[: len(lead)]) != list(lead):
-        yield ".system", "this wire has one system text, before all turns"
-    if any(m.name is not None for m in lead):
-        yield ".name", "this wire has no participant names"
-    if any(not m.content or any(not isinstance(p, TextPart) for p in m.content) for m in lead):
-        yield ".system", "the system text of this wire is text alone"
-
-
-def _faults(turns: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """(feature, reason) of everything in the turns that this wire has no form for."""
-    roles = [_wire_role(m) for m in turns]
-    if not turns or roles[0] != "user":
+def _order_faults(turns: Sequence[Message]) -> Iterator[Fault]:
+    if not turns or _wire_role(turns[0]) != "user":
         yield "", "the first turn on this wire is the user's"
     for before, message in pairwise(turns):
         if _wire_role(before) == _wire_role(message) and before.role != "tool":
             yield "", f"two {message.role} turns in a row are one turn on this wire: join them"
-    for message in turns:
-        if message.role == "developer":
-            yield ".developer", "this wire has no developer role; use system"
-        if message.name is not None:
-            yield ".name", "this wire has no participant names"
-        if message.content is None:
-            yield ".null_content", "this wire has no empty turns"
-        elif not message.content:
-            yield "", "this wire has no empty turns"
-        for part in message.content or ():
-            yield from _part_faults(message, part)
-    if turns and turns[-1].role == "assistant" and turns[-1].text != turns[-1].text.rstrip():
-        yield ".prefill", "this wire takes no prefill that ends in white space"
 
 
-def _part_faults(message: Message, part: Part) -> Iterator[tuple[str, str]]:
+def _turn_faults(message: Message) -> Iterator[Fault]:
+    if message.role == "developer":
+        yield "developer", "this wire has no developer role; use system"
+    yield from bare_turn_faults(message)
+
+
+def _part_faults(part: Part, message: Message) -> Iterator[Fault]:
     match part:
         case ImagePart():
             if message.role != "user":
-                yield ".image", "images stand in user turns on this wire"
+                yield "image", "images stand in user turns on this wire"
             if part.detail is not None:
-                yield ".image_detail", "this wire has no image detail"
+                yield "image_detail", "this wire has no image detail"
             if part.url is None and (part.data is None or part.media_type is None):
-                yield ".image", "an image needs a url, or data with its media_type"
-        case ToolCallPart() if not _is_object(part.arguments):
-            yield ".tool_call", "arguments on this wire are a JSON object, and these are not"
+                yield "image", "an image needs a url, or data with its media_type"
+        case ToolCallPart():
+            yield from argument_faults(part)
         case ReasoningPart() if part.opaque is None:
-            yield ".reasoning", "thinking goes back only with its signature"
+            yield "reasoning", "thinking goes back only with its signature"
         case _:
             pass
-    opaque = getattr(part, "opaque", None)
-    if isinstance(opaque, Opaque) and opaque.dialect != DIALECT:
-        yield ".opaque", f"a blob of {opaque.dialect} means nothing here"
-
-
-def _is_object(text: str) -> bool:
-    try:
-        _JSON_OBJECT.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+    yield from blob_faults(part, DIALECT)
 
 
 def _wire_role(message: Message) -> str:
@@ -125,7 +108,9 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, object]]:
     turns: list[dict[str, object]] = []
     after_tool = False
     for message in messages:
-        blocks = [_block(p) for p in message.content or ()]
+        blocks = [_block(p) for p in message.content or () if not (isinstance(p, ReasoningPart) and p.opaque is None)]
+        if not blocks:
+            continue
         earlier = turns[-1]["content"] if turns and after_tool and message.role != "assistant" else None
         if isinstance(earlier, list):
             earlier += blocks
@@ -144,8 +129,13 @@ def _block(part: Part) -> object:
             return {"type": "image", "source": _source(part)}
         case ToolCallPart():
             more = part.opaque.blob if part.opaque is not None and isinstance(part.opaque.blob, dict) else {}
-            arguments = msgspec.Raw(part.arguments.encode()) if _is_object(part.arguments) else {}
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments, **more}
+            return {
+                "type": "tool_use",
+                "id": part.id,
+                "name": part.name,
+                "input": json_object(part.arguments) or {},
+                **more,
+            }
         case ToolResultPart():
             failed = {"is_error": part.is_error} if part.is_error is not None else {}
             return {"type": "tool_result", "tool_use_id": part.call_id, "content": part.content, **failed}

@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
+from logproof.dialects.common.message_parts import (
+    Fault,
+    argument_faults,
+    bare_turn_faults,
+    blob_faults,
+    cover,
+    json_object,
+    lone_system_faults,
+    refuse,
+    walk,
+    without_dropped,
+)
 from logproof.dialects.ledger import Ledger
 from logproof.ir.message import (
     ImagePart,
@@ -43,7 +53,6 @@ HOSTED = (
 """Tools that the provider runs, by the wire's field names."""
 
 _RESOLUTIONS = {"low": "MEDIA_RESOLUTION_LOW", "medium": "MEDIA_RESOLUTION_MEDIUM", "high": "MEDIA_RESOLUTION_HIGH"}
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def lower_messages(messages: Sequence[Message], ledger: Ledger) -> None:
@@ -51,67 +60,34 @@ def lower_messages(messages: Sequence[Message], ledger: Ledger) -> None:
     lead = [m for m in messages if m.role in ("system", "developer")]
     turns = [m for m in messages if m.role not in ("system", "developer")]
     names = {p.id: p.name for m in turns for p in m.content or () if isinstance(p, ToolCallPart)}
-    for feature, reason in (*_system_faults(messages, lead), *_faults(turns, names)):
-        ledger.refuse(f"input.messages{feature}", reason)
+    refuse(lone_system_faults(messages, lead, "this wire has one system instruction, before all turns"), ledger)
+    if not turns:
+        refuse([("", "this wire needs a turn beside the system instruction")], ledger)
+    refuse(walk(turns, bare_turn_faults, lambda part, _: _part_faults(part, names)), ledger)
     texts = [{"text": p.text} for m in lead for p in m.content or () if isinstance(p, TextPart)]
     ledger.send("input.messages.system", "/systemInstruction/parts", texts)
     ledger.send("input.messages.developer", "/systemInstruction/parts", texts)
-    ledger.send("input.messages", "/contents", _contents(turns, names))
-    for leaf in [name for name in ledger.active if name.startswith("input.messages.")]:
-        if leaf not in ("input.messages.system", "input.messages.developer"):
-            ledger.covered(leaf, "/contents")
+    lowered = _contents(without_dropped(turns, ledger), names)
+    if not lowered and any(m.content for m in turns):
+        ledger.refuse("input.messages", "no turn is left of the messages")
+    ledger.send("input.messages", "/contents", lowered)
+    cover(ledger, "/contents")
 
 
-def _system_faults(messages: Sequence[Message], lead: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    if list(messages[: len(lead)]) != list(lead):
-        yield f".{lead[-1].role}", "this wire has one system instruction, before all turns"
-    for message in lead:
-        if message.name is not None:
-            yield ".name", "this wire has no participant names"
-        if not message.content or any(not isinstance(p, TextPart) for p in message.content):
-            yield f".{message.role}", "the system instruction of this wire is text alone"
-
-
-def _faults(turns: Sequence[Message], names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(feature, reason) of everything in the turns that this wire has no form for."""
-    if not turns:
-        yield "", "this wire needs a turn beside the system instruction"
-    for message in turns:
-        if message.name is not None:
-            yield ".name", "this wire has no participant names"
-        if message.content is None:
-            yield ".null_content", "this wire has no empty turns"
-        elif not message.content:
-            yield "", "this wire has no empty turns"
-        for part in message.content or ():
-            yield from _part_faults(part, names)
-
-
-def _part_faults(part: Part, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _part_faults(part: Part, names: Mapping[str, str]) -> Iterator[Fault]:
     match part:
         case ImagePart():
             if part.media_type is None or (part.url is None and part.data is None):
-                yield ".image", "an image on this wire needs its media_type, and a url or data"
+                yield "image", "an image on this wire needs its media_type, and a url or data"
             if part.detail is not None and part.detail not in _RESOLUTIONS:
-                yield ".image_detail", f"this wire knows {', '.join(_RESOLUTIONS)}"
-        case ToolCallPart() if _object(part.arguments) is None:
-            yield ".tool_call", "arguments on this wire are a JSON object, and these are not"
+                yield "image_detail", f"this wire knows {', '.join(_RESOLUTIONS)}"
+        case ToolCallPart():
+            yield from argument_faults(part)
         case ToolResultPart() if part.name is None and part.call_id not in names:
-            yield ".tool_result", f"no name: no earlier call has the id {part.call_id!r}"
+            yield "tool_result", f"no name: no earlier call has the id {part.call_id!r}"
         case _:
             pass
-    opaque = getattr(part, "opaque", None)
-    if isinstance(opaque, Opaque) and opaque.dialect != DIALECT:
-        yield ".opaque", f"a blob of {opaque.dialect} means nothing here"
-
-
-def _object(text: str) -> msgspec.Raw | None:
-    """A JSON object as it is written, or None for anything else."""
-    try:
-        _OBJECT.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return msgspec.Raw(text.encode())
+    yield from blob_faults(part, DIALECT)
 
 
 def _contents(turns: Sequence[Message], names: Mapping[str, str]) -> list[dict[str, object]]:
@@ -120,6 +96,8 @@ def _contents(turns: Sequence[Message], names: Mapping[str, str]) -> list[dict[s
     role_before = ""
     for message in turns:
         parts = [_part(p, names) for p in message.content or ()]
+        if not parts:
+            continue
         shared = contents[-1]["parts"] if message.role == role_before == "tool" else None
         if isinstance(shared, list):
             shared += parts
@@ -138,7 +116,7 @@ def _part(part: Part, names: Mapping[str, str]) -> object:
         case ImagePart():
             return _image(part)
         case ToolCallPart():
-            call: dict[str, object] = {"name": part.name, "args": _object(part.arguments) or {}}
+            call: dict[str, object] = {"name": part.name, "args": json_object(part.arguments) or {}}
             named = {} if part.id.startswith(UNNAMED) else {"id": part.id}
             return {"functionCall": {**named, **call}, **_signature(part.opaque)}
         case ToolResultPart():

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from logproof.dialects.common.openai_images import image_faults, image_url
+from logproof.dialects.common.message_parts import Fault, cover, refuse, walk, without_dropped
+from logproof.dialects.common.openai_parts import image_url, part_faults, tool_message_faults
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
 from logproof.ir.message import (
     ImagePart,
     Message,
     Opaque,
-    OpaquePart,
     Part,
     ReasoningPart,
     TextPart,
@@ -29,16 +29,15 @@ POINTER = "/input"
 
 def lower_messages(messages: Sequence[Message], facts: Facts, ledger: Ledger) -> None:
     """Send the messages as items and decide every feature of them."""
-    for leaf, reason in _faults(messages, facts):
-        ledger.refuse(leaf, reason)
-    prefill = "input.messages.prefill" in ledger.active and not ledger.stopped("input.messages.prefill")
-    items = [item for message in messages for item in _items(message, ledger)]
-    if prefill and items:
-        items[-1] = _unfinished(items[-1])
+    refuse(walk(messages, _message_faults, lambda part, message: _part_faults(part, message.role, facts)), ledger)
+    if messages and messages[-1].role == "assistant":
+        refuse(_prefill_faults(messages[-1], facts), ledger)
+    items = [item for message in without_dropped(messages, ledger) for item in _items(message)]
     ledger.send("input.messages", POINTER, items)
-    for leaf in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
-        if not ledger.stopped(leaf):
-            ledger.covered(leaf, f"{POINTER}/{len(items) - 1}/status" if leaf.endswith(".prefill") else POINTER)
+    if items and "input.messages.prefill" in ledger.active and not ledger.stopped("input.messages.prefill"):
+        items[-1] = _unfinished(items[-1])
+        ledger.covered("input.messages.prefill", f"{POINTER}/{len(items) - 1}/status")
+    cover(ledger, POINTER)
 
 
 def message_text(item: Mapping[str, object]) -> str:
@@ -56,46 +55,28 @@ def _dicts(value: object) -> list[dict[str, object]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, (list, tuple)) else []
 
 
-def _faults(messages: Sequence[Message], facts: Facts) -> Iterator[tuple[str, str]]:
-    """(leaf, reason) of everything that this wire cannot carry."""
-    for message in messages:
-        if message.name is not None:
-            yield "input.messages.name", "a message has no name on this wire; use openai_chat"
-        if message.content is None:
-            yield "input.messages.null_content", "this wire has no empty turn: leave it out, or use openai_chat"
-        if message.role == "tool" and not any(isinstance(p, ToolResultPart) for p in message.content or ()):
-            yield "input.messages.tool", "a tool message holds tool results, each with its call's id"
-        for part in message.content or ():
-            yield from _part_faults(part, message.role, facts)
-    if messages and messages[-1].role == "assistant":
-        yield from _prefill_faults(messages[-1], facts)
+def _message_faults(message: Message) -> Iterator[Fault]:
+    if message.name is not None:
+        yield "name", "a message has no name on this wire; use openai_chat"
+    if message.content is None:
+        yield "null_content", "this wire has no empty turn: leave it out, or use openai_chat"
+    yield from tool_message_faults(message)
 
 
-def _part_faults(part: Part, role: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    match part:
-        case TextPart() if role == "tool":
-            yield "input.messages.tool", "a tool message holds tool results, and no other part, on this wire"
-        case ImagePart():
-            yield from image_faults(part, role, facts)
-        case ToolCallPart() if role != "assistant":
-            yield "input.messages.tool_call", "tool calls belong to the assistant"
-        case ToolResultPart() if role != "tool":
-            yield "input.messages.tool_result", "tool results belong to tool messages"
-        case ToolResultPart(is_error=True):
-            yield "input.messages.tool_error", "this wire has no mark for a failed call: say so in its content"
-        case ReasoningPart() if role != "assistant" or (part.opaque is None and facts.engine != "vllm"):
-            yield "input.messages.reasoning", "reasoning goes back as the item it came in: keep the part's opaque"
+def _part_faults(part: Part, role: str, facts: Facts) -> Iterator[Fault]:
+    yield from part_faults(part, role, facts)
+    if isinstance(part, ReasoningPart) and (role != "assistant" or (part.opaque is None and facts.engine != "vllm")):
+        yield "reasoning", "reasoning goes back as the item it came in: keep the part's opaque"
     opaque = getattr(part, "opaque", None)
     if opaque is not None:
         yield from _opaque_faults(part, opaque, role)
 
 
-def _opaque_faults(part: Part, opaque: Opaque, role: str) -> Iterator[tuple[str, str]]:
-    leaf = "input.messages.opaque"
+def _opaque_faults(part: Part, opaque: Opaque, role: str) -> Iterator[Fault]:
     if opaque.dialect != DIALECT or not isinstance(opaque.blob, dict) or role != "assistant":
-        yield leaf, f"{opaque.dialect}'s {opaque.kind} has no place on this wire"
+        yield "opaque", f"{opaque.dialect}'s {opaque.kind} has no place on this wire"
     elif not _agrees(part, opaque.blob):
-        yield leaf, "the part was changed and its item was not: leave the part's opaque out"
+        yield "opaque", "the part was changed and its item was not: leave the part's opaque out"
 
 
 def _agrees(part: Part, item: Mapping[str, object]) -> bool:
@@ -110,28 +91,15 @@ def _agrees(part: Part, item: Mapping[str, object]) -> bool:
             return True
 
 
-def _prefill_faults(last: Message, facts: Facts) -> Iterator[tuple[str, str]]:
-    leaf = "input.messages.prefill"
+def _prefill_faults(last: Message, facts: Facts) -> Iterator[Fault]:
     if facts.engine != "vllm":
-        yield leaf, "this wire continues no assistant turn; vLLM endpoints do"
+        yield "prefill", "this wire continues no assistant turn; vLLM endpoints do"
     elif not last.content or not isinstance(last.content[-1], TextPart):
-        yield leaf, "only an assistant turn that ends in text can be continued"
+        yield "prefill", "only an assistant turn that ends in text can be continued"
 
 
-_PART_LEAVES: tuple[tuple[type[Part], str], ...] = (
-    (ImagePart, "image"),
-    (ToolCallPart, "tool_call"),
-    (ToolResultPart, "tool_result"),
-    (ReasoningPart, "reasoning"),
-    (OpaquePart, "opaque"),
-)
-
-
-def _items(message: Message, ledger: Ledger) -> Iterator[dict[str, object]]:
-    """The items of one message, less the parts whose leaf was refused and may be dropped."""
-    gone = tuple(kind for kind, name in _PART_LEAVES if ledger.stopped(f"input.messages.{name}"))
-    parts = [p for p in message.content or () if not isinstance(p, gone)]
-    sealed = not ledger.stopped("input.messages.opaque")
+def _items(message: Message) -> Iterator[dict[str, object]]:
+    parts = message.content or ()
     if message.role == "tool":
         for part in parts:
             if isinstance(part, ToolResultPart):
@@ -140,7 +108,7 @@ def _items(message: Message, ledger: Ledger) -> Iterator[dict[str, object]]:
         if message.content == ():
             yield _message(message.role, "")
         for part in parts:
-            yield _own_item(part) if sealed and getattr(part, "opaque", None) is not None else _item(part)
+            yield _own_item(part) if getattr(part, "opaque", None) is not None else _item(part)
     elif message.content is not None:
         yield _message(message.role, _content(parts))
 
