@@ -21,6 +21,14 @@ from fakes.server import Reply
 from logproof.store.reader import StoreReader
 
 ROWS = 60
+MAIN = "from logproof.__main__ import main; main()"
+IMPATIENT = f"""
+from logproof.client import outage
+from logproof.http import retry
+outage.POLL_S, retry.backoff = 0.1, lambda attempt, policy, roll: 0.05
+{MAIN}
+"""
+"""The command with short waits: between sends of one request, and between questions whether an engine is back."""
 
 
 @pytest.fixture
@@ -32,8 +40,8 @@ def started(engine: ToyEngine, tmp_path: Path) -> Iterator[Any]:
 
     with serving(engine) as fake:
 
-        def start(*more: str, url: str = fake.url, **given: Any) -> subprocess.Popen[str]:
-            command = [sys.executable, "-c", "from logproof.__main__ import main; main()", "eval", "gsm8k_gen"]
+        def start(*more: str, url: str = fake.url, program: str = MAIN, **given: Any) -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", program, "eval", "gsm8k_gen"]
             command += ["-m", url, "--data", str(tmp_path), "--shots", "0", "--out", str(tmp_path / "run"), *more]
             begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **given))
             return begun[-1]
@@ -64,17 +72,17 @@ def test_one_signal_ends_a_run_with_its_report_and_resume_finishes_it(
     process = started("-c", "2")
     under_way(engine, process)
     process.send_signal(number)
-    _, told = process.communicate(timeout=120)
+    _, printed = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert f"ended early: stopped by {number.name}" in told
+    assert f"ended early: stopped by {number.name}" in printed
     assert (tmp_path / "run" / "report.json").is_file()
     before = stored(tmp_path)
     assert 0 < before < ROWS
     engine.behave = lambda body: None
     process = started("--resume")
-    _, told = process.communicate(timeout=120)
+    _, printed = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert f"{ROWS - before} samples run, {before} stored before, 0 failed" in told
+    assert f"{ROWS - before} samples run, {before} stored before, 0 failed" in printed
 
 
 def test_a_second_signal_ends_at_once(started: Any, engine: ToyEngine, tmp_path: Path) -> None:
@@ -85,10 +93,10 @@ def test_a_second_signal_ends_at_once(started: Any, engine: ToyEngine, tmp_path:
     time.sleep(0.3)  # two signals of one kind at the same instant may arrive as one
     assert process.poll() is None, "it waits for what is in flight"
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
+    _, printed = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "interrupted; what was stored is kept" in told
-    assert "Traceback" not in told
+    assert "interrupted; what was stored is kept" in printed
+    assert "Traceback" not in printed
     assert stored(tmp_path) == 8
 
 
@@ -105,11 +113,11 @@ def test_two_runs_on_one_store_are_told_apart_and_the_first_goes_on(
     engine.behave = lambda body: held(body) if len(engine.seen) > 5 else None
     first = started("-c", "2", "--no-canary")
     under_way(engine, first)
-    for more, said in (((), "holds a run already"), (("--resume",), f"another run (process {first.pid}) writes")):
-        second = started(*more)
-        _, told = second.communicate(timeout=120)
+    refusals = {"holds a run already": started(), f"another run (process {first.pid}) writes": started("--resume")}
+    for reason, second in refusals.items():
+        _, printed = second.communicate(timeout=120)
         assert second.returncode == 5
-        assert said in told
+        assert reason in printed
     released.set()
     first.communicate(timeout=120)
     assert first.returncode == 0
@@ -122,12 +130,12 @@ def test_a_run_waits_for_an_engine_that_is_restarted_and_loses_no_sample(
     engine.behave = lambda body: Reply(json=engine.answer(body), delay=0.05)
     with serving(engine) as mortal:
         url = mortal.url
-        process = started("-c", "2", "--no-canary", url=url)
+        process = started("-c", "2", "--no-canary", url=url, program=IMPATIENT)
         under_way(engine, process)
-    told = ""
-    while "waiting up to 120 s" not in told:
-        told += (line := process.stderr.readline())
-        assert line, told
+    printed = ""
+    while "waiting up to 120 s" not in printed:
+        printed += (line := process.stderr.readline())
+        assert line, printed
     with serving(engine, port=int(url.rpartition(":")[2])):
         _, rest = process.communicate(timeout=120)
     assert f"{url} answers again after" in rest
@@ -142,11 +150,11 @@ def _small_files() -> None:
 
 def test_a_disk_that_fills_up_ends_with_one_line_and_resume_goes_on(started: Any, tmp_path: Path) -> None:
     process = started(preexec_fn=_small_files)
-    _, told = process.communicate(timeout=120)
+    _, printed = process.communicate(timeout=120)
     assert process.returncode == 5
-    assert "run.sqlite: the disk failed or is full" in told
-    assert "then resume the run" in told
-    assert "Traceback" not in told
+    assert "run.sqlite: the disk failed or is full" in printed
+    assert "then resume the run" in printed
+    assert "Traceback" not in printed
     before = stored(tmp_path)
     assert before < ROWS
     process = started("--resume")
