@@ -67,6 +67,6 @@ def _stores(directory: Path, depth: int) -> list[Path]:
         entries = sorted(directory.iterdir())
     except OSError as error:
         raise store_error("read", directory, error) from None
-    found = [directory] if (directory / FILE).is_file() else []
+    here = [directory] if (directory / FILE).is_file() else []
     below = [entry for entry in entries if depth > 0 and entry.is_dir() and not entry.is_symlink()]
-    return found + [path for entry in below if not entry.name.startswith(".") for path in _stores(entry, depth - 1)]
+    return here + [path for entry in below if not entry.name.startswith(".") for path in _stores(entry, depth - 1)]

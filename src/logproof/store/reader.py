@@ -65,18 +65,18 @@ class StoreReader:
         scorer: digest of a later scorer, whose scores and output take the place of the first ones. A sample that
         it has not scored comes back failed, with that reason; a failed sample stays failed.
         """
-        given = () if task is None else (task,)
+        values = () if task is None else (task,)
         where = "" if task is None else "WHERE samples.task = ?"
         tail = f'{where} ORDER BY samples.task, samples."index", samples.repeat'
         if scorer is None:
-            return self._records(SampleRecord, _select(names(SampleRecord), "samples", tail), given)
+            return self._records(SampleRecord, _select(names(SampleRecord), "samples", tail), values)
         self._known_scorer(scorer)
-        return self._rescored(scorer, given, tail)
+        return self._rescored(scorer, values, tail)
 
-    def _rescored(self, scorer: str, given: Sequence[str], tail: str) -> Iterator[SampleRecord]:
+    def _rescored(self, scorer: str, values: Sequence[str], tail: str) -> Iterator[SampleRecord]:
         fields = names(SampleRecord, "samples.") + ", s.sample_key, s.status, s.reason, s.scores, s.output"
         join = "LEFT JOIN scores AS s ON s.sample_key = samples.key AND s.scorer = ?"
-        for row in self._rows(_select(fields, "samples", join, tail), (scorer, *given)):
+        for row in self._rows(_select(fields, "samples", join, tail), (scorer, *values)):
             yield _with_scores(decode(SampleRecord, row[:-5]), row[-5:], scorer)
 
     def calls(self, sample_key: str | None = None, *, columns: bool = True) -> Iterator[CallRecord]:
@@ -92,7 +92,7 @@ class StoreReader:
         return list(self._records(Scorer, _select(names(Scorer), "scorers", "ORDER BY rowid")))
 
     def scorer_digest(self, wanted: str) -> str:
-        """The digest of a later scorer, given by digest or by name (the latest of that name). Raises UsageError."""
+        """The digest of a later scorer, by its digest or its name (the latest of that name). Raises UsageError."""
         scorers = self.scorers()
         digests = [s.digest for s in scorers if wanted in (s.name, s.digest)]
         if not digests:
@@ -140,13 +140,13 @@ class StoreReader:
             return cell
         raise StoreError(f"{self._file} is damaged: it holds no run")
 
-    def _records(self, kind: type[R], query: str, given: Sequence[Cell] = ()) -> Iterator[R]:
-        for row in self._rows(query, given):
+    def _records(self, kind: type[R], query: str, values: Sequence[Cell] = ()) -> Iterator[R]:
+        for row in self._rows(query, values):
             yield decode(kind, row)
 
-    def _rows(self, query: str, given: Sequence[Cell] = ()) -> Iterator[tuple[Cell, ...]]:
+    def _rows(self, query: str, values: Sequence[Cell] = ()) -> Iterator[tuple[Cell, ...]]:
         try:
-            yield from self._reading.execute(query, given)
+            yield from self._reading.execute(query, values)
         except sqlite3.Error as error:
             raise database_error("read", self._file, error) from None
 

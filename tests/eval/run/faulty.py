@@ -24,7 +24,7 @@ from logproof.store.reader import StoreReader
 RETRY = RetryPolicy(attempts=10, base_s=0.001, cap_s=0.01)
 
 
-class Told(msgspec.Struct):
+class FaultResult(msgspec.Struct):
     """What came of it. wrong: samples with another number. astray: samples that failed for no reason of theirs.
 
     apart: largest difference of a number of a kept sample. kept, failed: samples. reasons: why. faults: that were
@@ -43,7 +43,7 @@ class Told(msgspec.Struct):
 
 def run_faulty(
     root: Path, url: str, faults: Faults, entries: list[Entry], data: str | None, width: int = 8, near: float = 0.0
-) -> Told:
+) -> FaultResult:
     """Run the entries over `url` with `faults` asleep, then again with them awake, and compare.
 
     near: difference of two logprobs that the engine itself shows from batch to batch.
@@ -59,7 +59,7 @@ def run_faulty(
         met = {s.key: _met(faulty, s.key, faults) for s in have}
         apart = {s.key: _apart(_numbers(faulty, s), _numbers(plain, want[s.key])) for s in ok}
         wrong = [s for s in ok if apart[s.key] > near]
-        return Told(
+        return FaultResult(
             kept=len(ok),
             failed=len(failed),
             wrong=[

@@ -29,7 +29,7 @@ MOMENT = 0.002
 """Seconds between two looks at a run."""
 
 
-class Told(msgspec.Struct):
+class KillResult(msgspec.Struct):
     """What came of it. different: records that are not as in the undisturbed run. again: requests of samples
     that a store held as done. repeated: requests sent more than once. late: longest seconds between a reply's
     departure and a kill that lost it. lives: kills, and whether they came before the first request."""
@@ -150,9 +150,9 @@ def kill_at_random(process: subprocess.Popen[bytes], watched: Watched, rng: rand
     return alive
 
 
-def killed_run(root: Path, samples: int, kills: int, seed: int, jitter: float = 0.01) -> Told:
+def killed_run(root: Path, samples: int, kills: int, seed: int, jitter: float = 0.01) -> KillResult:
     """Run `samples` samples undisturbed, then again with `kills` kills, and compare."""
-    rng, told = random.Random(seed), Told()
+    rng, told = random.Random(seed), KillResult()
     data, plain, out, log = root / "data", root / "plain", root / "killed", root / "log"
     write_rows(data, samples // len(TASKS))
     watched = Watched(seed, jitter)
@@ -173,7 +173,7 @@ def killed_run(root: Path, samples: int, kills: int, seed: int, jitter: float = 
 def _life(
     fake: FakeServer,
     watched: Watched,
-    told: Told,
+    told: KillResult,
     rng: random.Random,
     most: int,
     asked: dict[str, set[str]],
@@ -208,7 +208,7 @@ def _lost(after: set[str], asked: dict[str, set[str]], sent: list[tuple[float, s
     return [max(times[p] for p in asked[key]) for key in lost]
 
 
-def _compare(told: Told, plain: Path, out: Path) -> None:
+def _compare(told: KillResult, plain: Path, out: Path) -> None:
     want, have = records(plain), records(out)
     told.samples = sum(name.startswith("sample") for name in want)
     told.calls = len(want) - told.samples

@@ -163,17 +163,17 @@ def test_repeats_are_drawn_for_generation_only() -> None:
 
 
 def test_progress_hears_of_every_sample() -> None:
-    told: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
 
-    class Told:
+    class Hearer:
         def begin(self, task: str, total: int, done: int) -> None:
-            told.append((task, total, done))
+            calls.append((task, total, done))
 
         def advance(self, task: str, ok: bool, count: int = 1) -> None:
-            told.append((task, ok, count))
+            calls.append((task, ok, count))
 
     conn = connection(ToyEngine())
     jobs = ready(conn, "gsm8k_gen", limit="3")
     done = {jobs[0].key(doc, 0) for doc in islice(jobs[0].docs(), 2)}
-    asyncio.run(Runner(jobs, Pool([conn]), RecordList(), RunPolicy(1), done, Told()).run())
-    assert told == [("gsm8k_gen", 3, 0), ("gsm8k_gen", True, 2), ("gsm8k_gen", True, 1)], "stored samples at once"
+    asyncio.run(Runner(jobs, Pool([conn]), RecordList(), RunPolicy(1), done, Hearer()).run())
+    assert calls == [("gsm8k_gen", 3, 0), ("gsm8k_gen", True, 2), ("gsm8k_gen", True, 1)], "stored samples at once"

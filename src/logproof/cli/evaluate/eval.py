@@ -121,8 +121,8 @@ def _concurrency(text: str) -> Width:
 
 def _refuse_beside_config(context: typer.Context) -> None:
     """Raise UsageError where an option is given that the run file has a key for: nobody would read it."""
-    given = {name for name in context.params if (by := context.get_parameter_source(name)) and by.name != "DEFAULT"}
-    surplus = [p for p in context.command.params if p.name in given - BESIDE_CONFIG]
+    named = {name for name in context.params if (by := context.get_parameter_source(name)) and by.name != "DEFAULT"}
+    surplus = [p for p in context.command.params if p.name in named - BESIDE_CONFIG]
     if surplus:
         names = ", ".join(p.opts[0] if p.opts[0].startswith("-") else str(p.name).upper() for p in surplus)
         raise UsageError(f"{names} cannot stand beside --config", hint="the run file has a key for it")

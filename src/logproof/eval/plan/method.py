@@ -164,8 +164,8 @@ def _clp(item: ClpItem, plan: TaskPlan) -> Request:
         scoring = Scoring(label_ids=tuple(plan.label_ids[label] for label in item.labels))
     else:
         scoring = Scoring(sampled=plan.settings.top_k)
-    given = Input(text=item.prompt) if plan.method.form == "text" else Input(messages=_chat_turns(item.prompt))
-    return Request(plan.model, given, sampling, scoring)
+    prompt = Input(text=item.prompt) if plan.method.form == "text" else Input(messages=_chat_turns(item.prompt))
+    return Request(plan.model, prompt, sampling, scoring)
 
 
 def _chat_turns(prompt: str) -> tuple[Message, ...]:

@@ -113,14 +113,14 @@ async def label_ids(tokenizer: Tokenizer) -> dict[str, int]:
     A label that is not one token of its own there is left out. Raises PlanRefused where ` A` to ` D` are not.
     """
     alone = await tokenizer.encode(LABEL_CONTEXT)
-    found = {}
+    labels = {}
     for letter in ascii_uppercase:
         ids = await tokenizer.encode(f"{LABEL_CONTEXT} {letter}")
         if ids[: len(alone)] == alone and len(ids) == len(alone) + 1:
-            found[f" {letter}"] = ids[-1]
+            labels[f" {letter}"] = ids[-1]
         elif letter in "ABCD":
             raise PlanRefused(
                 f"the label ' {letter}' is not one token behind {LABEL_CONTEXT!r} in this model's tokenizer",
                 hint="score the options instead (a ppl task)",
             )
-    return found
+    return labels

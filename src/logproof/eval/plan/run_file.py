@@ -138,9 +138,9 @@ def _convert(value: object, kind: type[_T], where: str) -> _T:
 
 def _nearest(message: str) -> str | None:
     """The known key nearest to an unknown one."""
-    found = _UNKNOWN.search(message)
-    if found is None:
+    match = _UNKNOWN.search(message)
+    if match is None:
         return None
     known = [f for kind in (RunFile, ModelEntry, TaskEntry, Settings) for f in kind.__struct_fields__]
-    near = difflib.get_close_matches(found[1], known, n=1)
+    near = difflib.get_close_matches(match[1], known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(dict.fromkeys(known))}"

@@ -68,11 +68,11 @@ class Canary:
                 await self._score_at(connection, self._request, part)
 
     async def _score_at(self, connection: Connection, request: Request, part: str) -> None:
-        dialect, shown = connection.client.dialect.id, connection.endpoint.display
+        dialect, endpoint = connection.client.dialect.id, connection.endpoint.display
         key = call_key(request, connection.model, dialect, 0)
         try:
-            record = call_record(key, KEY, part, await connection.client.call(request), shown)
+            record = call_record(key, KEY, part, await connection.client.call(request), endpoint)
         except LogproofError as error:
-            record = failed_record(key, KEY, part, request, dialect, error, shown)
+            record = failed_record(key, KEY, part, request, dialect, error, endpoint)
         self._put(record)
-        self._events.emit("canary", part=part, status=record.status, endpoint=shown, error=record.error)
+        self._events.emit("canary", part=part, status=record.status, endpoint=endpoint, error=record.error)

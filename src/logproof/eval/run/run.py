@@ -121,12 +121,10 @@ async def execute(
     """
     jobs = await prepare(check(order) if loaded is None else loaded, pool.first)
     scheduling = {"concurrency": order.policy.concurrency, "max_failures": order.policy.max_failures}
-    came_from = provenance(jobs, pool.connections, scheduling)
-    shown = LiveCounters()
-    async with _events(order, pool) as events, _metrics(order, shown):
-        store = open_run(
-            order.out, came_from, resume=order.resume, accept_fingerprints=order.accept, secrets=pool.secrets
-        )
+    origin = provenance(jobs, pool.connections, scheduling)
+    live = LiveCounters()
+    async with _events(order, pool) as events, _metrics(order, live):
+        store = open_run(order.out, origin, resume=order.resume, accept_fingerprints=order.accept, secrets=pool.secrets)
         with store:
             done = store.done()
             events.emit(
@@ -135,13 +133,13 @@ async def execute(
                 model=pool.first.model,
                 dialect=pool.first.client.dialect.id,
                 endpoints=[c.endpoint.display for c in pool.connections],
-                planned=came_from.planned,
+                planned=origin.planned,
                 stored=len(done),
                 **scheduling,
             )
             canary = Canary(pool.connections, store.put_call, len(store.sessions()), events) if order.canary else None
             runner = Runner(jobs, pool, store, order.policy, done, progress, events=events, canary=canary)
-            shown.counters, shown.pace = runner.counters, runner.pace
+            live.follow(runner)
             ended = await run_until_signal(runner)
             store.flush()
             written = report.build(store)
@@ -162,11 +160,15 @@ class LiveCounters:
     """What the port of counters shows: of a run that has not begun, zeros."""
 
     def __init__(self) -> None:
-        self.counters, self.pace = Counters(), Pace(1)
+        self._counters, self._pace = Counters(), Pace(1)
+
+    def follow(self, runner: Runner) -> None:
+        """Show the counters of this run from now on."""
+        self._counters, self._pace = runner.counters, runner.pace
 
     def read(self) -> tuple[Counters, int]:
         """The counters, and how many samples run at a time now."""
-        return self.counters, self.pace.limit
+        return self._counters, self._pace.limit
 
 
 @asynccontextmanager
@@ -179,11 +181,11 @@ async def _events(order: Order, pool: Pool) -> AsyncIterator[Events]:
 
 
 @asynccontextmanager
-async def _metrics(order: Order, shown: LiveCounters) -> AsyncIterator[None]:
+async def _metrics(order: Order, live: LiveCounters) -> AsyncIterator[None]:
     if order.metrics is None:
         yield
         return
-    async with _metrics_module().metrics_port(order.metrics, shown.read):
+    async with _metrics_module().metrics_port(order.metrics, live.read):
         yield
 
 

@@ -20,15 +20,15 @@ MAX_TEXT = 1_000_000
 
 def strict(text: str) -> str | None:
     """The number behind the first `####`, as written, or None."""
-    found = _STRICT.search(text[:MAX_TEXT])
-    return found[1] if found else None
+    match = _STRICT.search(text[:MAX_TEXT])
+    return match[1] if match else None
 
 
 def flexible(text: str) -> str | None:
     """The last number of the text, as written, or None. A minus that joins two numbers is no sign."""
     last = None
-    for found in _ANY.finditer(text[:MAX_TEXT]):
-        last = found
+    for match in _ANY.finditer(text[:MAX_TEXT]):
+        last = match
     if last is None:
         return None
     number = last[0]
@@ -44,10 +44,10 @@ EXTRACTORS: Mapping[str, Callable[[str], str | None]] = {"strict": strict, "flex
 def value(number: str) -> Decimal | None:
     """The value of a number as written, or None for what is none."""
     try:
-        found = Decimal(number.replace("$", "").replace(",", "").strip())
+        amount = Decimal(number.replace("$", "").replace(",", "").strip())
     except InvalidOperation:
         return None
-    return found if found.is_finite() else None
+    return amount if amount.is_finite() else None
 
 
 def equal(extracted: str | None, gold: str) -> bool:

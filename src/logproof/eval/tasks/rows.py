@@ -134,8 +134,8 @@ class Gsm8kRow(Row, frozen=True):
     @property
     def gold(self) -> str:
         """The final number, as written."""
-        found = _WORKING_END.search(self.answer.rstrip())
-        return found[1].strip() if found else ""
+        match = _WORKING_END.search(self.answer.rstrip())
+        return match[1].strip() if match else ""
 
 
 def _folded(text: str) -> str:
