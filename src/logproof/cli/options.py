@@ -54,14 +54,14 @@ def connection(
 
 def wire_options(pairs: list[str] | None, option: str = "--option") -> dict[str, object]:
     """`name=JSON` pairs as wire fields; a value that is no JSON is taken as text."""
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for text in pairs or []:
         name, value = pair(option, text)
         try:
-            found[name] = msgspec.json.decode(value)
+            fields[name] = msgspec.json.decode(value)
         except msgspec.DecodeError:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
 def pair(option: str, text: str) -> tuple[str, str]:

@@ -39,7 +39,7 @@ async def score(access: Access, inputs: Sequence[Input], top: int, announce: Ann
     Raises as `open_access` and `Client.call`.
     """
     async with open_access(access, announce) as connection:
-        return [await connection.client.call(score_request(connection.model, given, top)) for given in inputs]
+        return [await connection.client.call(score_request(connection.model, prompt, top)) for prompt in inputs]
 
 
 async def generate(access: Access, request: Request, announce: Announce) -> Call:
@@ -48,9 +48,9 @@ async def generate(access: Access, request: Request, announce: Announce) -> Call
         return await connection.client.call(replace(request, model=connection.model))
 
 
-def score_request(model: str, given: Input, top: int) -> Request:
+def score_request(model: str, prompt: Input, top: int) -> Request:
     """The request for a prompt's own logprobs. Engines generate one token at least, so it asks for one, greedily."""
-    return Request(model, given, sampling=Sampling(max_tokens=1, temperature=0.0), scoring=Scoring(prompt=top))
+    return Request(model, prompt, sampling=Sampling(max_tokens=1, temperature=0.0), scoring=Scoring(prompt=top))
 
 
 @asynccontextmanager

@@ -65,11 +65,11 @@ class Client:
         lowered = self._lower(request)
         await self._check_size(request)
         reply = await self.sender.send(lowered.wire)
-        asked = without(request, [d.leaf for d in lowered.decisions if d.kind == "dropped"])
-        response = self.read(asked, reply)
+        effective = without(request, [d.leaf for d in lowered.decisions if d.kind == "dropped"])
+        response = self.read(effective, reply)
         if self.tokenizer is not None:
-            response = await fill_texts(response, asked, self.tokenizer)
-            await check_prompt_ids(response, asked, self.tokenizer)
+            response = await fill_texts(response, effective, self.tokenizer)
+            await check_prompt_ids(response, effective, self.tokenizer)
         return Call(
             request=request,
             dialect=self.dialect.id,

@@ -89,13 +89,13 @@ async def connect(
     Raises UsageError for a bad URL, dialect, tokenizer or model, EndpointError where nothing answers.
     """
     options = options or Options()
-    named = _named_dialect(options)
+    dialect = _named_dialect(options)
     local = LocalTokenizer(options.tokenizer) if options.tokenizer is not None else None
-    known, auth = await discover(url, options, announce)
+    facts, auth = await discover(url, options, announce)
     place = open_endpoint(url, options, auth)
     async with Transport(place, limit=options.concurrency, policy=options.retry) as transport:
-        facts = with_version(known, options.headers)
-        dialect = named or best_dialect(facts)
+        facts = with_version(facts, options.headers)
+        dialect = dialect or best_dialect(facts)
         model = choose_model(options.model, facts)
         tokenizer = local or (ServerTokenizer(transport, model) if facts.tokenizer else None)
         client = Client(transport, dialect, facts, tokenizer=tokenizer if options.texts else None, drop=options.drop)
@@ -114,8 +114,8 @@ async def discover(
     vLLM, SGLang and many gateways serve every wire behind one check for a bearer token; which kind of key an
     endpoint takes, its answer to the probe shows. Raises AuthError where it takes none.
     """
-    named = _named_dialect(options)
-    styles = AUTH_STYLES if named is None else tuple(dict.fromkeys((named.auth, "bearer")))
+    dialect = _named_dialect(options)
+    styles = AUTH_STYLES if dialect is None else tuple(dict.fromkeys((dialect.auth, "bearer")))
     if options.facts is not None:
         return options.facts, "bearer" if options.facts.engine in BEARER_ENGINES else styles[0]
     refusals = []
@@ -123,7 +123,7 @@ async def discover(
         place = open_endpoint(url, options, auth)
         async with open_probe_sender(place, options, announce) as sender:
             try:
-                return await _probe_or_unknown(wrap(sender), must_tell=named is None), auth
+                return await _probe_or_unknown(wrap(sender), must_tell=dialect is None), auth
             except AuthError as refused:
                 refusals.append(refused)
         if place.key is None:
@@ -208,15 +208,15 @@ def best_dialect(facts: Facts) -> Dialect:
     return get_dialect(ids[0])
 
 
-def choose_model(asked: str | None, facts: Facts) -> str:
+def choose_model(name: str | None, facts: Facts) -> str:
     """The served name to ask for: the caller's, or the only one that the endpoint serves.
 
     Raises UsageError for a name that the endpoint does not list, and where several are served and none named.
     """
-    if asked is not None:
-        if facts.models and asked not in facts.models:
-            raise UsageError(f"this endpoint does not serve {asked!r}", hint=f"it serves: {_named(facts)}")
-        return asked
+    if name is not None:
+        if facts.models and name not in facts.models:
+            raise UsageError(f"this endpoint does not serve {name!r}", hint=f"it serves: {_named(facts)}")
+        return name
     if len(facts.models) == 1:
         return facts.models[0]
     raise UsageError(

@@ -18,25 +18,25 @@ from logproof.ir.response import Ids, Response, Tokens
 
 async def fill_texts(response: Response, request: Request, tokenizer: Tokenizer) -> Response:
     """The response with every text that ids allow. Raises what the tokenizer raises."""
-    known = await _texts_of(_textless(response), tokenizer)
+    text_of = await _texts_of(_textless(response), tokenizer)
     choices = tuple(
-        msgspec.structs.replace(c, tokens=_with_texts(c.tokens, known)) if c.tokens is not None else c
+        msgspec.structs.replace(c, tokens=_with_texts(c.tokens, text_of)) if c.tokens is not None else c
         for c in response.choices
     )
     prompt = response.prompt
     if prompt is not None:
-        prompt = await _with_first(_with_texts(prompt, known), request, tokenizer)
+        prompt = await _with_first(_with_texts(prompt, text_of), request, tokenizer)
     return msgspec.structs.replace(response, choices=choices, prompt=prompt)
 
 
 def _textless(response: Response) -> set[int]:
-    found: set[int] = set()
+    ids: set[int] = set()
     for tokens in (response.prompt, *(c.tokens for c in response.choices)):
         if tokens is not None and tokens.texts is None and tokens.ids is not None:
-            found.update(tokens.ids.tolist())
+            ids.update(tokens.ids.tolist())
         if tokens is not None and tokens.top is not None and tokens.top.texts is None and tokens.top.ids is not None:
-            found.update(tokens.top.ids.tolist())
-    return found
+            ids.update(tokens.top.ids.tolist())
+    return ids
 
 
 async def _texts_of(ids: set[int], tokenizer: Tokenizer) -> dict[int, str]:
@@ -45,18 +45,18 @@ async def _texts_of(ids: set[int], tokenizer: Tokenizer) -> dict[int, str]:
     return dict(zip(order, texts, strict=True))
 
 
-def _with_texts(tokens: Tokens, known: dict[int, str]) -> Tokens:
+def _with_texts(tokens: Tokens, text_of: dict[int, str]) -> Tokens:
     top = tokens.top
     if top is not None and top.texts is None and top.ids is not None:
-        top = msgspec.structs.replace(top, texts=_column(top.ids, known))
+        top = msgspec.structs.replace(top, texts=_column(top.ids, text_of))
     texts = tokens.texts
     if texts is None and tokens.ids is not None:
-        texts = _column(tokens.ids, known)
+        texts = _column(tokens.ids, text_of)
     return msgspec.structs.replace(tokens, texts=texts, top=top)
 
 
-def _column(ids: Ids, known: dict[int, str]) -> tuple[str, ...]:
-    return tuple(known[i] for i in ids.tolist())
+def _column(ids: Ids, text_of: dict[int, str]) -> tuple[str, ...]:
+    return tuple(text_of[i] for i in ids.tolist())
 
 
 async def _with_first(prompt: Tokens, request: Request, tokenizer: Tokenizer) -> Tokens:

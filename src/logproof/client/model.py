@@ -36,9 +36,9 @@ class Model:
     """
 
     def __init__(self, url: str, **options: object) -> None:
-        known = msgspec.structs.replace(Options(), **options)
+        settings = msgspec.structs.replace(Options(), **options)
         self._runner = _LoopThread()
-        self._context: AbstractAsyncContextManager[Connection] = connect(url, known)
+        self._context: AbstractAsyncContextManager[Connection] = connect(url, settings)
         try:
             self._connection = self._runner.run(self._context.__aenter__())
         except BaseException:
@@ -64,9 +64,9 @@ class Model:
         sampling = Sampling(max_tokens=max_tokens, temperature=0.0)
         return self.request(_input(prompt), sampling=sampling, scoring=Scoring(sampled=top)).response
 
-    def request(self, given: Input, **groups: object) -> Call:
+    def request(self, prompt: Input, **groups: object) -> Call:
         """Any request: an Input and groups of leaves by name (sampling=Sampling(...), options={...})."""
-        return self.call(msgspec.structs.replace(Request(self.name, given), **groups))
+        return self.call(msgspec.structs.replace(Request(self.name, prompt), **groups))
 
     def call(self, request: Request) -> Call:
         """Send a request; see client/client.py."""

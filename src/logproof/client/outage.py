@@ -159,9 +159,9 @@ class Outage:
 
     async def _there(self) -> list[Connection]:
         """The endpoints that answer now."""
-        asked = list(self._connections)
-        answering = await asyncio.gather(*(self._ask(c) for c in asked))
-        return [c for c, there in zip(asked, answering, strict=True) if there]
+        connections = list(self._connections)
+        answering = await asyncio.gather(*(self._ask(c) for c in connections))
+        return [c for c, there in zip(connections, answering, strict=True) if there]
 
     async def _changed(self, there: Sequence[Connection]) -> str | None:
         """Which endpoint is another than before, and in what. Raises EndpointError where one does not tell."""

@@ -126,24 +126,24 @@ class Pool:
     def join(self, connection: Connection) -> None:
         """One more endpoint. Raises UsageError where it differs from the others, also in its fingerprint."""
         check_agreement([*self.connections, connection])
-        known = {c.facts.fingerprint for c in self.connections}
-        if connection.facts.fingerprint not in known:
+        fingerprints = {c.facts.fingerprint for c in self.connections}
+        if connection.facts.fingerprint not in fingerprints:
             raise UsageError(f"its fingerprint {connection.facts.fingerprint!r} is none of this run's")
         self.connections.append(connection)
         self._members.append(_Member(connection))
 
     async def call(self, request: Request) -> PoolReply:
         """Send a request; its error is returned, not raised."""
-        asked = [self.first]
+        last = [self.first]
 
         async def send(connection: Connection) -> Call:
-            asked[0] = connection
+            last[0] = connection
             return await connection.client.call(request)
 
         try:
-            return PoolReply(await self._reach(send), asked[0].endpoint.display)
+            return PoolReply(await self._reach(send), last[0].endpoint.display)
         except LogproofError as error:
-            return PoolReply(error, asked[0].endpoint.display)
+            return PoolReply(error, last[0].endpoint.display)
 
     async def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text. Raises UsageError where the endpoints have no tokenizer."""
@@ -151,16 +151,16 @@ class Pool:
 
     async def _reach(self, act: Callable[[Connection], Awaitable[T]]) -> T:
         """Do it where an endpoint answers, again after an outage. Raises the last error, or EngineGone."""
-        left = RESENDS
+        resends = RESENDS
         while True:
-            async with nullcontext() if left else self._alone:
+            async with nullcontext() if resends else self._alone:
                 outages = self.outage.count
                 try:
                     return await self._round(act)
                 except ENDPOINT_ERRORS as error:
-                    if not is_absent(error) or not await self.outage.passed(outages, error) or not left:
+                    if not is_absent(error) or not await self.outage.passed(outages, error) or not resends:
                         raise
-            left -= 1
+            resends -= 1
 
     async def _round(self, act: Callable[[Connection], Awaitable[T]]) -> T:
         """Do it at one endpoint after another until one answers. Raises the last error."""
@@ -182,14 +182,14 @@ class Pool:
     async def _try(self, member: _Member, act: Callable[[Connection], Awaitable[T]]) -> T:
         member.in_flight += 1
         try:
-            done = await act(member.connection)
+            result = await act(member.connection)
         except ENDPOINT_ERRORS as error:
             self._rest(member, error)
             raise
         finally:
             member.in_flight -= 1
         member.failures, member.rests_until = 0, 0.0
-        return done
+        return result
 
     def _rest(self, member: _Member, error: EndpointError) -> None:
         """Requests that were in flight together count as one failure."""
@@ -260,11 +260,11 @@ async def open_pool(
     if len(urls) > 1:
         options = msgspec.structs.replace(options, retry=SHARED_RETRY)
     async with AsyncExitStack() as stack:
-        found, lost = await _opened(urls, options, announce, stack)
-        pool = Pool(found, announce=announce)
-        for url, error in lost.items():
+        connections, failures = await _opened(urls, options, announce, stack)
+        pool = Pool(connections, announce=announce)
+        for url, error in failures.items():
             announce(f"{url} is left out until it answers: {error.message}")
-        seeking = asyncio.create_task(_seek(list(lost), options, pool, announce, stack))
+        seeking = asyncio.create_task(_seek(list(failures), options, pool, announce, stack))
         try:
             yield pool
         finally:
@@ -276,16 +276,16 @@ async def _opened(
     urls: Sequence[str], options: Options, announce: Announce, stack: AsyncExitStack
 ) -> tuple[list[Connection], dict[str, EndpointError]]:
     """Connections, at least one, and why the others did not come about."""
-    found: list[Connection] = []
-    lost: dict[str, EndpointError] = {}
+    connections: list[Connection] = []
+    failures: dict[str, EndpointError] = {}
     for url in urls:
         try:
-            found.append(await stack.enter_async_context(connect(url, options, announce)))
+            connections.append(await stack.enter_async_context(connect(url, options, announce)))
         except ENDPOINT_ERRORS as error:
-            lost[url] = error
-    if not found:
-        raise next(iter(lost.values()))
-    return found, lost
+            failures[url] = error
+    if not connections:
+        raise next(iter(failures.values()))
+    return connections, failures
 
 
 async def _seek(urls: list[str], options: Options, pool: Pool, announce: Announce, stack: AsyncExitStack) -> None:

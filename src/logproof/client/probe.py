@@ -138,9 +138,9 @@ async def _ask_all(sender: Sender) -> dict[str, object]:
     auth = next((f for f in failures if isinstance(f, AuthError)), None)
     if auth is not None and not answers.keys() - _UNGUARDED:
         raise auth
-    lost = next((f for f in failures if isinstance(f, (TransportError, ServerFault, RateLimited))), None)
-    if lost is not None and not answers:
-        raise lost
+    outage = next((f for f in failures if isinstance(f, (TransportError, ServerFault, RateLimited))), None)
+    if outage is not None and not answers:
+        raise outage
     return answers
 
 
@@ -283,22 +283,22 @@ def _about(answers: Answers) -> dict[str, object]:
 
 def _version(answers: Answers) -> str | None:
     for question in ("/version", "/server_info", "/info"):
-        found = _text(_dict(answers.get(question)).get("version"))
-        if found is not None:
-            return found
+        version = _text(_dict(answers.get(question)).get("version"))
+        if version is not None:
+            return version
     return _text(_about(answers).get("version")) if _about(answers).get("title") == _LITELLM else None
 
 
 def _fields(schema: dict[str, object]) -> dict[str, list[str]]:
     """{route: names of its POST body's top-level fields} of an OpenAPI document."""
-    found = {}
+    fields = {}
     for route, item in _dict(schema.get("paths")).items():
         body = _dict(_dict(_dict(item).get("post")).get("requestBody"))
         content = _dict(_dict(_dict(body.get("content")).get("application/json")).get("schema"))
         names = list(_properties(content, schema))
         if names:
-            found[route] = names
-    return found
+            fields[route] = names
+    return fields
 
 
 def _properties(schema: dict[str, object], document: dict[str, object]) -> dict[str, object]:
@@ -311,19 +311,19 @@ def _properties(schema: dict[str, object], document: dict[str, object]) -> dict[
 
 def _plugin(status: object) -> Plugin | None:
     """The plugin's status document (plugin/src/logproof_vllm/server/endpoint.py gives its form)."""
-    found = _dict(status)
-    version = _text(found.get("version"))
+    document = _dict(status)
+    version = _text(document.get("version"))
     if version is None:
         return None
-    features = _dict(found.get("features"))
-    ready = found.get("ready") is True
+    features = _dict(document.get("features"))
+    ready = document.get("ready") is True
     return Plugin(
         version=version,
         enforced_replay=ready and features.get("enforced_replay") is True,
         logprobs_mode=ready and features.get("logprobs_mode") is True,
-        default_mode=_text(found.get("logprobs_mode")),
-        reason=_text(found.get("reason")),
-        status=found,
+        default_mode=_text(document.get("logprobs_mode")),
+        reason=_text(document.get("reason")),
+        status=document,
     )
 
 

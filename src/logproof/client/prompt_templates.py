@@ -38,8 +38,8 @@ class Templates:
 
     def __init__(self, facts: Facts) -> None:
         self._known: dict[tuple[str, bytes], _Template] = {}
-        known = msgspec.Meta(ge=0, lt=2**31 if facts.vocab_size is None else facts.vocab_size)
-        self._ids = list[Annotated[int, known]]
+        bounds = msgspec.Meta(ge=0, lt=2**31 if facts.vocab_size is None else facts.vocab_size)
+        self._ids = list[Annotated[int, bounds]]
 
     def fill(self, request: Request) -> Lowered | None:
         """The request lowered by the template of its kind; None where there is none, or the prompt is not plain."""
@@ -80,12 +80,12 @@ def _kind(request: Request) -> tuple[str, bytes] | None:
 
     Values of different types differ, though they be equal.
     """
-    given, tools = request.input, request.tools
-    if given.messages is not None or given.suffix is not None or request.options:
+    prompt, tools = request.input, request.tools
+    if prompt.messages is not None or prompt.suffix is not None or request.options:
         return None
     if request.output.json_schema is not None or tools.functions is not None or tools.hosted is not None:
         return None
     try:
-        return "input.text" if given.token_ids is None else "input.token_ids", _encode(_asked(request))
+        return "input.text" if prompt.token_ids is None else "input.token_ids", _encode(_asked(request))
     except (TypeError, ValueError, OverflowError):
         return None

@@ -68,13 +68,13 @@ class ServerTokenizer:
         self._prompts: OrderedDict[str, tuple[int, ...]] = OrderedDict()
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        found = self.known(text)
-        if found is None:
+        ids = self.known(text)
+        if ids is None:
             reply = await self._post("/tokenize", {"model": self._model, "prompt": text})
-            found = self._prompts[text] = tuple(decode(_TOKENS, reply).tokens)
+            ids = self._prompts[text] = tuple(decode(_TOKENS, reply).tokens)
             if len(self._prompts) > CACHE_PROMPTS:
                 self._prompts.popitem(last=False)
-        return found
+        return ids
 
     def known(self, text: str) -> tuple[int, ...] | None:
         return self._prompts.get(text)
@@ -89,12 +89,12 @@ class ServerTokenizer:
         return text
 
     async def text(self, token_id: int) -> str:
-        found = self._texts.get(token_id)
-        if found is None:
-            found = await self.decode([token_id])
+        text = self._texts.get(token_id)
+        if text is None:
+            text = await self.decode([token_id])
             if len(self._texts) < CACHE_TEXTS:
-                self._texts[token_id] = found
-        return found
+                self._texts[token_id] = text
+        return text
 
     async def _post(self, path: str, body: dict[str, object]) -> bytes:
         return (await self._sender.send(WireRequest(path=path, body=msgspec.json.encode(body)))).body

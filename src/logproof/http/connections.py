@@ -53,8 +53,8 @@ class ConnectionPool:
         fields = self._heads.get(request.headers)
         if fields is None:
             replaced = {name.lower() for name, _ in request.headers}
-            kept = [pair for pair in self.place.headers.items() if pair[0].lower() not in replaced]
-            fields = "".join(f"{name}: {value}\r\n" for name, value in (*kept, *request.headers))
+            own = [pair for pair in self.place.headers.items() if pair[0].lower() not in replaced]
+            fields = "".join(f"{name}: {value}\r\n" for name, value in (*own, *request.headers))
             self._heads[request.headers] = fields
         length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method != "GET" else ""
         return f"{request.method} {self._root}{request.path} HTTP/1.1\r\n{fields}{length}\r\n".encode()

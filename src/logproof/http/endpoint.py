@@ -150,10 +150,10 @@ def endpoint(
     for unasked). Raises UsageError for a URL that is not a base URL, or an unusable key or header.
     """
     root, host = _root(url.strip())
-    found, name = _find_key(key, key_env, host, os.environ if env is None else env)
+    secret, name = _find_key(key, key_env, host, os.environ if env is None else env)
     return Endpoint(
         root=root,
-        key=found,
+        key=secret,
         key_env=name,
         headers=tuple((_header_name(k), Secret(_header_value(v, f"header {k}"))) for k, v in (headers or {}).items()),
         auth=auth,
@@ -174,8 +174,8 @@ def _root(url: str) -> tuple[str, str]:
         raise UsageError(f"the base URL cannot be read: {reason}") from None
     _check_parts(parts)
     host = parts.hostname or ""
-    shown = f"[{host}]" if ":" in host else host
-    base = f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
+    bracketed = f"[{host}]" if ":" in host else host
+    base = f"{parts.scheme}://{bracketed}" + (f":{port}" if port is not None else "")
     path = parts.path.rstrip("/")
     if route := _ROUTE.search(path):
         better = base + path[: route.start()]

@@ -55,5 +55,5 @@ class WireReply(msgspec.Struct, frozen=True, gc=False):
 
 def header(headers: tuple[tuple[str, str], ...], name: str) -> str | None:
     """First value of a header among pairs whose names are in lower case, or None."""
-    wanted = name.lower()
-    return next((value for key, value in headers if key == wanted), None)
+    lower = name.lower()
+    return next((value for key, value in headers if key == lower), None)

@@ -92,17 +92,17 @@ def event_fault(event: SseEvent) -> WireFault | None:
 
     status: the one that the object names or its code stands for, else 500.
     """
-    named = event.event == "error"
-    if not named and '"error"' not in event.data:
+    is_error_event = event.event == "error"
+    if not is_error_event and '"error"' not in event.data:
         return None
     try:
         decoded: object = msgspec.json.decode(event.data)
     except msgspec.DecodeError:
         decoded = None
-    found = decoded[0] if isinstance(decoded, list) and decoded else decoded
-    if not named and not (isinstance(found, dict) and (found.get("error") or found.get("type") == "error")):
+    body = decoded[0] if isinstance(decoded, list) and decoded else decoded
+    if not is_error_event and not (isinstance(body, dict) and (body.get("error") or body.get("type") == "error")):
         return None
-    fault = _of_json(found) or WireFault(_plain(event.data))
+    fault = _of_json(body) or WireFault(_plain(event.data))
     status = fault.status or _STATUS_OF_CODE.get((fault.code or "").lower(), 500)
     return msgspec.structs.replace(fault, status=status)
 

@@ -76,13 +76,13 @@ def decide(
         return RetryDecision(False, 0.0, f"{why} is not retried")
     if attempt >= policy.attempts:
         return RetryDecision(False, 0.0, f"{why}, attempts used up")
-    asked = server_delay(headers, now)
-    asked = named_delay_s if asked is None else asked
-    if asked is None:
+    delay = server_delay(headers, now)
+    delay = named_delay_s if delay is None else delay
+    if delay is None:
         return RetryDecision(True, backoff(attempt, policy, roll), why)
-    if asked > policy.retry_after_cap_s:
-        return RetryDecision(False, 0.0, f"{why}, the server asks to wait {asked:g} s")
-    return RetryDecision(True, asked, f"{why}, the server asks to wait {asked:g} s")
+    if delay > policy.retry_after_cap_s:
+        return RetryDecision(False, 0.0, f"{why}, the server asks to wait {delay:g} s")
+    return RetryDecision(True, delay, f"{why}, the server asks to wait {delay:g} s")
 
 
 def backoff(attempt: int, policy: RetryPolicy, roll: float) -> float:

@@ -113,8 +113,8 @@ def _dtype(spec: EngineSpec) -> list[str]:
 
 
 def _unless_given(defaults: Sequence[str], flags: Sequence[str]) -> list[str]:
-    given = {_flag_name(flag) for flag in flags}
-    return [flag for flag in defaults if not given & {_flag_name(flag), _flag_name(flag).replace("--", "--no-", 1)}]
+    names = {_flag_name(flag) for flag in flags}
+    return [flag for flag in defaults if not names & {_flag_name(flag), _flag_name(flag).replace("--", "--no-", 1)}]
 
 
 def _flag_name(flag: str) -> str:

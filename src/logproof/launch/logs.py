@@ -33,8 +33,8 @@ def last_line(path: Path) -> str:
 def first_error(path: Path) -> str | None:
     """The first line in a log's end that names an error: of a chain of them, the cause."""
     with _open_log(path) as log:
-        found = _ERROR.search(_end(log))
-    return clip(found.group()) if found else None
+        match = _ERROR.search(_end(log))
+    return clip(match.group()) if match else None
 
 
 def follow(path: Path, lines: int, alive: Callable[[], bool]) -> Iterator[str]:

@@ -44,10 +44,10 @@ def spawn(argv: list[str], env: Mapping[str, str], log_path: Path) -> Mark:
         pid = os.posix_spawnp(argv[0], argv, env, file_actions=actions, setsid=True)
     except OSError as error:
         raise EngineError(f"cannot start {argv[0]}: {error.strerror}") from None
-    found = mark(pid)
-    if found is None:  # the child waits to be reaped, so its entry is there
+    leader = mark(pid)
+    if leader is None:  # the child waits to be reaped, so its entry is there
         raise EngineError(f"process {pid} cannot be found right after its start")
-    return found
+    return leader
 
 
 def mark(pid: int) -> Mark | None:
@@ -85,10 +85,10 @@ def exit_status(pid: int) -> int | None:
 
     The child stays unreaped, so that its id cannot go to another process before `end` is done.
     """
-    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
+    ending = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if ending is None:
         return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return ending.si_status if ending.si_code == os.CLD_EXITED else -ending.si_status
 
 
 def family(leader: Mark) -> tuple[Mark, ...]:
@@ -101,8 +101,8 @@ def family(leader: Mark) -> tuple[Mark, ...]:
     pids = {pid for pid in psutil.pids() if _session(pid) == leader.pid}
     with suppress(psutil.Error):
         pids |= {child.pid for child in psutil.Process(leader.pid).children(recursive=True)}
-    found = (mark(pid) for pid in sorted(pids))
-    return tuple(m for m in found if m is not None and is_alive(m))
+    marks = (mark(pid) for pid in sorted(pids))
+    return tuple(m for m in marks if m is not None and is_alive(m))
 
 
 def _session(pid: int) -> int | None:
@@ -125,9 +125,9 @@ def end(leader: Mark, members: Iterable[Mark] = ()) -> None:
     victims |= set(family(leader))
     for process in victims:
         _send(process, signal.SIGKILL)
-    left = _wait(victims, KILL_SECONDS)
-    if left:
-        ids = ", ".join(str(m.pid) for m in left)
+    survivors = _wait(victims, KILL_SECONDS)
+    if survivors:
+        ids = ", ".join(str(m.pid) for m in survivors)
         raise EngineError(f"processes {ids} are still there after SIGKILL", hint="look at them with `ps`")
     with suppress(ChildProcessError):
         os.waitpid(leader.pid, os.WNOHANG)

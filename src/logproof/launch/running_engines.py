@@ -54,15 +54,15 @@ def record(engine: LocalEngine) -> None:
 
 def forget(engine: LocalEngine) -> None:
     """Remove the record, unless the name is another engine's by now."""
-    kept = _read(_path(engine.name))
-    if kept is not None and kept.leader == engine.leader:
+    stored = _read(_path(engine.name))
+    if stored is not None and stored.leader == engine.leader:
         _path(engine.name).unlink(missing_ok=True)
 
 
 def read_records() -> list[LocalEngine]:
     """Every recorded engine, dead ones included, by name. Raises EngineError for a file that is no record."""
-    found = (_read(path) for path in engines_dir().glob("*.json"))
-    return sorted((engine for engine in found if engine is not None), key=lambda engine: engine.name)
+    engines = (_read(path) for path in engines_dir().glob("*.json"))
+    return sorted((engine for engine in engines if engine is not None), key=lambda engine: engine.name)
 
 
 def find(name: str) -> LocalEngine:
@@ -83,30 +83,30 @@ def running() -> list[LocalEngine]:
     return [engine for engine in read_records() if not is_gone(engine)]
 
 
-def choose_name(wanted: str | None, base: str, others: list[LocalEngine]) -> str:
-    """`wanted`, or `base` with a number if others have it. Raises UsageError when `wanted` is taken."""
+def choose_name(name: str | None, base: str, others: list[LocalEngine]) -> str:
+    """`name`, or `base` with a number if others have it. Raises UsageError when `name` is taken."""
     taken = {engine.name for engine in others}
-    if wanted is None:
+    if name is None:
         numbered = (base if n == 1 else f"{base}-{n}" for n in count(1))
         return next(name for name in numbered if name not in taken)
-    if wanted in taken:
-        raise UsageError(f"an engine named {wanted!r} runs already", hint=f"logproof engine stop {wanted}")
-    return wanted
+    if name in taken:
+        raise UsageError(f"an engine named {name!r} runs already", hint=f"logproof engine stop {name}")
+    return name
 
 
-def choose_port(wanted: int | None, others: list[LocalEngine]) -> int:
-    """`wanted`, or the first free port from FIRST_PORT on. Raises UsageError when it is, or all are, taken."""
+def choose_port(port: int | None, others: list[LocalEngine]) -> int:
+    """`port`, or the first free one from FIRST_PORT on. Raises UsageError when it is, or all are, taken."""
     holders = {engine.port: engine.name for engine in others}
-    if wanted is None:
-        for port in range(FIRST_PORT, LAST_PORT + 1):
-            if port not in holders and _can_bind(port):
-                return port
+    if port is None:
+        for candidate in range(FIRST_PORT, LAST_PORT + 1):
+            if candidate not in holders and _can_bind(candidate):
+                return candidate
         raise UsageError(f"no port from {FIRST_PORT} to {LAST_PORT} is free", hint="name one with --port")
-    if wanted in holders:
-        raise UsageError(f"port {wanted} is taken by the engine {holders[wanted]!r}", hint=_OTHER)
-    if not _can_bind(wanted):
-        raise UsageError(f"port {wanted} is taken, or not yours to use", hint=_OTHER)
-    return wanted
+    if port in holders:
+        raise UsageError(f"port {port} is taken by the engine {holders[port]!r}", hint=_OTHER)
+    if not _can_bind(port):
+        raise UsageError(f"port {port} is taken, or not yours to use", hint=_OTHER)
+    return port
 
 
 _OTHER = "choose another --port, or leave it out to take a free one"

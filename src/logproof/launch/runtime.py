@@ -90,13 +90,13 @@ def _is_plugin(distribution: str) -> bool:
 
 def engine_python() -> str:
     """Path of the interpreter for engines. Raises UsageError when $LOGPROOF_ENGINE_PYTHON names no program."""
-    wanted = os.environ.get(PYTHON_ENV)
-    if not wanted:
+    program = os.environ.get(PYTHON_ENV)
+    if not program:
         return sys.executable
-    found = shutil.which(wanted)
-    if found is None:
-        raise UsageError(f"{PYTHON_ENV} is {wanted}, which is no program", hint="set it to a Python interpreter")
-    return found
+    path = shutil.which(program)
+    if path is None:
+        raise UsageError(f"{PYTHON_ENV} is {program}, which is no program", hint="set it to a Python interpreter")
+    return path
 
 
 def inspect_runtime() -> Runtime:
@@ -104,7 +104,7 @@ def inspect_runtime() -> Runtime:
     python = engine_python()
     env = {**os.environ, "PYTHONSAFEPATH": "1"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [python, "-c", _INSPECT],
             check=False,
             capture_output=True,
@@ -116,10 +116,10 @@ def inspect_runtime() -> Runtime:
         raise EngineError(f"{python} gives no answer within {_SECONDS:g} s", hint=f"check {PYTHON_ENV}") from None
     except OSError as error:
         raise EngineError(f"cannot run {python}: {error.strerror}", hint=f"check {PYTHON_ENV}") from None
-    if done.returncode:
-        raise EngineError(f"{python} fails: {clip(done.stderr.decode(errors='replace')[-2000:])}")
+    if process.returncode:
+        raise EngineError(f"{python} fails: {clip(process.stderr.decode(errors='replace')[-2000:])}")
     try:
-        answer = msgspec.json.decode(done.stdout, type=_Answer)
+        answer = msgspec.json.decode(process.stdout, type=_Answer)
     except msgspec.DecodeError:
         raise EngineError(f"{python} is no Python interpreter", hint=f"check {PYTHON_ENV}") from None
     return Runtime(python, answer.versions, answer.points, answer.gguf)

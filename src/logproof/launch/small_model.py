@@ -52,15 +52,15 @@ def prepare_small_model(runtime: Runtime, check: Callable[[], None], progress: P
 
 def _prepare(folder: Path, runtime: Runtime, check: Callable[[], None], progress: Progress) -> None:
     source = _source(runtime)
-    for left in folder.parent.glob(f".{SMALL_MODEL}-*"):  # of a preparation that was killed: we hold the lock
-        shutil.rmtree(left, ignore_errors=True)
+    for remnant in folder.parent.glob(f".{SMALL_MODEL}-*"):  # of a preparation that was killed: we hold the lock
+        shutil.rmtree(remnant, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f".{SMALL_MODEL}-", dir=folder.parent))
     try:
-        made = work / SMALL_MODEL
-        _convert([runtime.python, str(_SCRIPT), source, str(made)], work / "convert.log", check, progress)
-        for file in made.iterdir():
+        checkpoint = work / SMALL_MODEL
+        _convert([runtime.python, str(_SCRIPT), source, str(checkpoint)], work / "convert.log", check, progress)
+        for file in checkpoint.iterdir():
             file.chmod(0o644)
-        made.rename(folder)
+        checkpoint.rename(folder)
         sync_directory(folder.parent)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -121,8 +121,8 @@ def _resolve(spec: EngineSpec, runtime: Runtime, check: Callable[[], None], prog
 def _check_model(model: str) -> None:
     """Raise UsageError for what is neither the small model, nor a folder, nor a name on the hub."""
     path = Path(model).expanduser()
-    named = not path.is_absolute() and not model.startswith((".", "~")) and model.count("/") == 1
-    if model != SMALL_MODEL and not path.is_dir() and not named:
+    on_hub = not path.is_absolute() and not model.startswith((".", "~")) and model.count("/") == 1
+    if model != SMALL_MODEL and not path.is_dir() and not on_hub:
         raise UsageError(
             f"{model} is no folder", hint=f"name {SMALL_MODEL}, a checkpoint folder, or OWNER/NAME on the hub"
         )

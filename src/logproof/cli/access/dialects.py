@@ -20,16 +20,16 @@ def dialects(
     as_json: AsJson = False,
 ) -> None:
     """Show what each dialect can do, at the endpoints that speak it, all known and on."""
-    known = [get_dialect(i) for i in ([name] if name else dialect_ids())]
-    matrix = leaf_matrix(known)
+    shown_dialects = [get_dialect(i) for i in ([name] if name else dialect_ids())]
+    matrix = leaf_matrix(shown_dialects)
     if as_json:
-        print_json({"capabilities": capability_matrix(known), "leaves": matrix})
+        print_json({"capabilities": capability_matrix(shown_dialects), "leaves": matrix})
     elif name:
         _show_one(name, matrix)
     else:
-        _show_capabilities([d.id for d in known], capability_matrix(known))
+        _show_capabilities([d.id for d in shown_dialects], capability_matrix(shown_dialects))
         if leaves:
-            _show_leaves([d.id for d in known], matrix)
+            _show_leaves([d.id for d in shown_dialects], matrix)
 
 
 def _show_capabilities(ids: list[str], matrix: CapabilityMatrix) -> None:

@@ -90,9 +90,9 @@ def _since(began: float) -> str:
 
 def _clear(directory: Path) -> None:
     """Make room for a demo: only what an earlier demo wrote is taken away. Raises StoreError for anything else."""
-    known = {RUN_A, RUN_B, CONTROL, PAGE, FILE}
+    own = {RUN_A, RUN_B, CONTROL, PAGE, FILE}
     names = {p.name for p in directory.iterdir()} if directory.is_dir() else set()
-    if names - known:
-        raise StoreError(f"{directory} holds other files ({min(names - known)})", hint="name another place with --out")
+    if names - own:
+        raise StoreError(f"{directory} holds other files ({min(names - own)})", hint="name another place with --out")
     if names:
         shutil.rmtree(directory)

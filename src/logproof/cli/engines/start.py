@@ -24,9 +24,9 @@ def start(
     ready_timeout: Annotated[float, typer.Option(min=0.1, help="Give up after so many seconds.")] = 900.0,
 ) -> None:
     """Start an engine and wait until it answers. It keeps running afterwards."""
-    given = list(flags or [])
+    engine_flags = list(flags or [])
     if model.startswith("-"):  # `start -- --flag`: the words after `--` fill the arguments from the first on
-        model, given = SMALL_MODEL, [model, *given]
+        model, engine_flags = SMALL_MODEL, [model, *engine_flags]
     spec = EngineSpec(
         model=model,
         backend=backend,
@@ -35,7 +35,7 @@ def start(
         served_name=served_name,
         dtype=dtype,
         plugin=plugin,
-        flags=tuple(given),
+        flags=tuple(engine_flags),
         ready_seconds=ready_timeout,
     )
     engine = start_with_progress(spec)
