@@ -11,6 +11,8 @@ import signal
 from pathlib import Path
 from types import FrameType
 
+pytest_plugins = ["live.engines"]
+
 STATE = Path(__file__).parent / ".test-state"
 
 

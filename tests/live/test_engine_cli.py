@@ -33,10 +33,12 @@ def _logproof(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_real_engine_is_started_listed_read_and_stopped() -> None:
-    started = _logproof("engine", "start", "--dtype", "float32", "--name", "real", "--", "--max-model-len", "256")
+    started = _logproof(
+        "engine", "start", "--dtype", "float32", "--plugin", "--name", "real", "--", "--max-model-len", "256"
+    )
     assert started.returncode == 0, started.stderr
     engine = find("real")
-    assert f"real: smollm2 on {engine.package} {engine.version} at {engine.url}" in started.stdout
+    assert f"real: smollm2 on {engine.package} {engine.version} + logproof-vllm 0.1.0 at {engine.url}" in started.stdout
     assert len(engine.members) > 1, "vLLM runs its engine core in a process of its own"
     (row,) = json.loads(_logproof("engine", "list", "--json").stdout)
     assert (row["name"], row["state"], row["pid"]) == ("real", "ready", engine.pid)
@@ -45,6 +47,7 @@ def test_a_real_engine_is_started_listed_read_and_stopped() -> None:
     assert probed.returncode == 0, probed.stderr
     assert engine.version in probed.stdout
     assert "256" in probed.stdout
+    assert "enforced_replay, logprobs_mode" in probed.stdout
     assert _logproof("engine", "stop", "real").stdout == "stopped real\n"
     assert not any(is_alive(member) for member in engine.members)
 

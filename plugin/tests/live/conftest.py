@@ -1,12 +1,11 @@
-"""A stock engine and one with the plugin, one after the other."""
+"""What the live tests of the plugin compare: the servers of tests/live/engines.py, and engines without a server."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +13,27 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import plugin_wire as wire
-from plugin_engine import STOCK, engine, launched
 
 
 @pytest.fixture(scope="session")
-def stock_record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def stock_record(engine_url: str) -> dict[str, object]:
     """What a stock engine answers to the plain requests, alone and in a batch of eight."""
-    with engine(tmp_path_factory.mktemp("stock") / "log", STOCK) as url:
-        single = wire.record(url)
-        return {"single": single, "batch": wire.together(url, wire.stock_batch())}
+    return {"single": wire.record(engine_url), "batch": wire.together(engine_url, wire.stock_batch())}
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with the plugin on, by the launcher; ``LOGPROOF_LIVE_URL`` names a running one instead."""
-    running = os.environ.get("LOGPROOF_LIVE_URL")
-    if running:
-        yield running
-        return
-    with launched(tmp_path_factory.mktemp("plugin"), ["--enable-scale-out"]) as url:
-        yield url
+def server(plugin_url: str) -> str:
+    """A server with the plugin on, by the launcher."""
+    return plugin_url
 
 
 @pytest.fixture(scope="session")
 def offline(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What an engine did without the plugin (``stock``) and with it (``plugin``), each in a process of its own."""
     folder = tmp_path_factory.mktemp("offline")
-    return {kind: run_offline(kind, folder / f"{kind}.json") for kind in ("stock", "plugin")}
+    with ThreadPoolExecutor(2) as pool:  # one thread of computing each, so neither changes what the other does
+        waiting = {kind: pool.submit(run_offline, kind, folder / f"{kind}.json") for kind in ("stock", "plugin")}
+        return {kind: job.result() for kind, job in waiting.items()}
 
 
 def run_offline(kind: str, out: Path) -> Any:

@@ -1,5 +1,5 @@
-"""Starts and stops a real server on the CPU; SmolLM2 in float32. One way is vLLM's own module, the other the launcher
-`logproof engine start --plugin`.
+"""Starts and stops a real server on the CPU, by vLLM's own module; SmolLM2 in float32. It is for what the launcher does
+not start: other flags and variables than those of tests/live/engines.py.
 
 Needs the engine packages and the prepared model (``LOGPROOF_MODEL``, or where `logproof demo` prepares it).
 """
@@ -28,7 +28,6 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
 PLUGIN = {"VLLM_PLUGINS": "logproof,logproof_http"}
-STOCK = {"VLLM_PLUGINS": ""}
 FLAGS = ("--dtype", "float32", "--max-logprobs", "100", "--max-model-len", "1024", "--enforce-eager")
 
 
@@ -67,22 +66,6 @@ def engine(log: Path, environment: Mapping[str, str], flags: Sequence[str] = ())
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-@contextmanager
-def launched(folder: Path, flags: Sequence[str]) -> Iterator[str]:
-    """The same server by `logproof engine start --plugin`; `folder` keeps the launcher's records and the log."""
-    port = free_port()
-    environment = {**os.environ, **ENVIRONMENT, "XDG_STATE_HOME": str(folder)}
-    given = ["--name", "live", "--served-name", "smollm2", "--dtype", "float32", "--port", str(port), "--plugin"]
-    passed_on = [flag for flag in (*FLAGS[2:], *flags) if flag != "--enforce-eager"]
-    try:  # around the start too: an interrupt kills that command, not the engine that it started
-        started = logproof(environment, "engine", "start", MODEL, *given, "--", *passed_on)
-        if started.returncode != 0:
-            pytest.fail(f"logproof engine start: {started.stdout[-1000:]}{started.stderr[-3000:]}")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        logproof(environment, "engine", "stop", "live")
 
 
 def logproof(environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:

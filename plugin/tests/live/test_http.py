@@ -40,7 +40,7 @@ BATCH_NOISE = 1e-4  # float32, the same request in batches of other requests
 
 
 def test_ordinary_replies_are_those_of_a_stock_engine(stock_record: Any, server: str) -> None:
-    """First, so that the stock engine is gone before the other tests."""
+    """Ids, texts, logprobs, errors and streams of eleven plain requests, each sent alone."""
     assert record(server) == stock_record["single"]
 
 
@@ -75,7 +75,6 @@ def test_the_status_route_says_what_is_on(server: str) -> None:
 
 
 def test_the_clients_probe_shows_the_plugin(server: str) -> None:
-    """The server was started by `logproof engine start --plugin`."""
     probed = logproof({**os.environ, "COLUMNS": "200"}, "probe", server)
     assert probed.returncode == 0, probed.stderr
     assert "logproof-vllm 0.1.0: enforced_replay, logprobs_mode" in probed.stdout

@@ -1,8 +1,8 @@
-"""Real engines for the live suite.
+"""Real engines for the live tests of both suites, each started once a session, by the first test that needs it.
 
-`engine_url`: a float32 vLLM, the same for the whole session: scores on it do not depend on what else runs.
-`sglang_url`: a float32 SGLang, likewise. `gateway_url`: a LiteLLM proxy in front of the vLLM. `plugin_url`: a vLLM with
-the replay plugin and tool calls, one a test module, as no more engines than needed share the machine.
+`engine_url`: a float32 vLLM, stock: scores on it do not depend on what else runs. `plugin_url`: the same with
+logproof-vllm. `sglang_url`: a float32 SGLang. `gateway_url`: a LiteLLM proxy in front of the stock vLLM. Starting one
+takes longer than most modules' tests do, so tests share them, and take one of their own only where its flags must differ.
 
 While developing, LOGPROOF_TEST_ENGINE, LOGPROOF_TEST_PLUGIN, LOGPROOF_TEST_SGLANG and LOGPROOF_TEST_GATEWAY name the
 URL of one that runs already; it is used as it is and not stopped. `exact` says whether the vLLM is ours alone.
@@ -22,7 +22,6 @@ from logproof.launch import EngineSpec, running_engine, stop_engine
 from logproof.launch.running_engines import running
 
 STUBS = Path(__file__).parent / "sglang_stubs"
-SERVED_NAME = "smollm2"
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +30,19 @@ def engine_url() -> Iterator[str]:
     yield from _running("LOGPROOF_TEST_ENGINE", EngineSpec(dtype="float32", name=f"test-vllm-{os.getpid()}"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def plugin_url() -> Iterator[str]:
-    """Root URL of a float32 vLLM with logproof-vllm that serves `smollm2` and reads tool calls."""
-    tools = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
-    spec = EngineSpec(dtype="float32", plugin=True, name=f"test-plugin-{os.getpid()}", flags=tools)
+    """Root URL of a float32 vLLM with logproof-vllm that serves `smollm2`: 1024 tokens of context, tool calls, and the
+    route that takes ids."""
+    flags = (
+        "--max-model-len",
+        "1024",
+        "--enable-scale-out",
+        "--enable-auto-tool-choice",
+        "--tool-call-parser",
+        "hermes",
+    )
+    spec = EngineSpec(dtype="float32", plugin=True, name=f"test-plugin-{os.getpid()}", flags=flags)
     yield from _running("LOGPROOF_TEST_PLUGIN", spec)
 
 
