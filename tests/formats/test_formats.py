@@ -21,7 +21,7 @@ from logproof.cli.printing import err, out
 from logproof.proxy.captured_exchange import CapturedExchange
 from logproof.proxy.sink import wire_line
 from logproof.verify.artifact import artifact_files
-from logproof.verify.artifact.artifact import Artifact, digest, encode
+from logproof.verify.artifact.artifact import Artifact, artifact_digest, encode_artifact
 from logproof.verify.artifact.signing import check_signature
 from logproof.verify.policy import dump, load
 from logproof.verify.verdict import Verdict
@@ -80,8 +80,8 @@ def without_digest(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", LINES)
 def test_artifacts_keep_their_bytes_and_digests(name: str) -> None:
     artifacts = list(artifact_files.read(FILES / name))
-    assert [digest(a) for a in artifacts] == [entry["digest"] for entry in EXPECTED["artifacts"][name]]
-    assert b"".join(encode(a) + b"\n" for a in artifacts) == (FILES / name).read_bytes()
+    assert [artifact_digest(a) for a in artifacts] == [entry["digest"] for entry in EXPECTED["artifacts"][name]]
+    assert b"".join(encode_artifact(a) + b"\n" for a in artifacts) == (FILES / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -104,7 +104,9 @@ def test_a_file_of_packed_rows_is_read(cli: Cli) -> None:
     """Parquet rows hold their positions packed in one binary column."""
     pytest.importorskip("pyarrow")
     entries = EXPECTED["artifacts"]["packed.parquet"]
-    assert [digest(a) for a in artifact_files.read(FILES / "packed.parquet")] == [entry["digest"] for entry in entries]
+    assert [artifact_digest(a) for a in artifact_files.read(FILES / "packed.parquet")] == [
+        entry["digest"] for entry in entries
+    ]
     assert verify_offline(cli, "packed.parquet") == without_digest(entries)
 
 

@@ -44,7 +44,7 @@ def test_an_interrupted_pytest_leaves_no_engine_and_touches_no_record_of_the_use
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-p", "conftest", "-p", "no:cacheprovider", "test_suite.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{packages}:{ROOT}"},
+        env={**os.environ, "PYTHONPATH": f"{packages}:{ROOT}:{ROOT / 'tests'}"},
         capture_output=True,
         text=True,
         check=False,

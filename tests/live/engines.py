@@ -2,7 +2,7 @@
 
 `engine_url`: a float32 vLLM, stock: scores on it do not depend on what else runs. `plugin_url`: the same with
 logproof-vllm. `sglang_url`: a float32 SGLang. `gateway_url`: a LiteLLM proxy in front of the stock vLLM. Starting one
-takes longer than most modules' tests do, so tests share them, and take one of their own only where its flags must differ.
+takes longer than the tests of most modules: they share these, and start one of their own only where flags must differ.
 
 While developing, LOGPROOF_TEST_ENGINE, LOGPROOF_TEST_PLUGIN, LOGPROOF_TEST_SGLANG and LOGPROOF_TEST_GATEWAY name the
 URL of one that runs already; it is used as it is and not stopped. `exact` says whether the vLLM is ours alone.
