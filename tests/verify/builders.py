@@ -30,7 +30,7 @@ from logproof.verify.artifact.artifact import (
 )
 from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.policy import Engine, Policy
+from logproof.verify.policy import Policy, PolicyEngine
 from logproof.verify.stats import distance, sampler_noise
 from logproof.verify.stats.support import Sampler
 from logproof.verify.verdict import Finding, Verdict
@@ -182,8 +182,8 @@ def policy(**fields: object) -> Policy:
         created_at="2026-01-01T00:00:00+00:00",
         expires_at="2026-12-31T00:00:00+00:00",
         model_id="tiny",
-        executor=Engine(name="vllm", version="0.32.0", dtype="float32"),
-        verifier=Engine(name="vllm", version="0.32.0", dtype="float32"),
+        executor=PolicyEngine(name="vllm", version="0.32.0", dtype="float32"),
+        verifier=PolicyEngine(name="vllm", version="0.32.0", dtype="float32"),
         method="prefill",
         mode="raw",
         k=20,

@@ -36,7 +36,7 @@ MOST_SLACK = 0.5
 Level = Literal["distribution", "sampled", "replayed"]
 
 
-class Engine(Record, frozen=True, kw_only=True):
+class PolicyEngine(Record, frozen=True, kw_only=True):
     """One side of the pair. concurrency: requests in flight when measured, 0 where mixed or unknown."""
 
     name: str | None = None
@@ -114,8 +114,8 @@ class Policy(Record, frozen=True, kw_only=True):
     weights_digest: str | None = None
     tokenizer_digest: str | None = None
     eos_ids: tuple[int, ...] | None = None
-    executor: Engine = Engine()
-    verifier: Engine = Engine()
+    executor: PolicyEngine = PolicyEngine()
+    verifier: PolicyEngine = PolicyEngine()
     method: Literal["prefill", "decode"]
     mode: Mode
     k: int

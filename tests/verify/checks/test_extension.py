@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from verify import builders
 from verify.builders import PLAIN, artifact, draw, finding, logits, policy, record
 
 ROOM = Path(logproof.verify.__file__).parent
+ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TOY = Check(
     id="T1", name="toy", sees="whether there are ten tokens", source="these tests", file="checks/toy.py", blind="words"
@@ -75,6 +77,18 @@ def test_every_row_is_filled_in_and_its_file_makes_the_finding(check: Check) -> 
     assert all((check.name, check.sees, check.source, check.blind or check.blind_also))
     constant = next(name for name, value in vars(check_table).items() if value is check)
     assert constant in (ROOM / check.file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("story", "least"), [("Add a check", 10), ("Add a distance", 4)])
+def test_the_files_and_names_of_the_stories_exist(story: str, least: int) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"`([^`]+)`", text[text.index(f"## {story}\n") :].split("\n## ")[0])
+    paths = [ROOT / name for name in quoted if "/" in name]
+    assert len(paths) >= least
+    missing = [path for path in paths if not (path.parent if "NAME" in path.name else path).exists()]
+    assert missing == []
+    sources = "".join(p.read_text(encoding="utf-8") for p in ROOM.rglob("*.py"))
+    assert [name for name in quoted if name.isidentifier() and not re.search(rf"\b{name}\b", sources)] == []
 
 
 def test_ids_are_written_in_the_table_alone() -> None:

@@ -27,7 +27,7 @@ from logproof.verify.checks import recorded
 from logproof.verify.checks.case import drawn_by
 from logproof.verify.checks.seed import drawn_seed, seed_obstacle
 from logproof.verify.judge import judge
-from logproof.verify.policy import Engine, Holdout, Level, NoiseFloor, Policy, Rates, SelfTest
+from logproof.verify.policy import Holdout, Level, NoiseFloor, Policy, PolicyEngine, Rates, SelfTest
 from logproof.verify.stats import conformal, distance, plausibility, redraw
 from logproof.verify.stats.distance_table import measure
 from logproof.verify.stats.sampler_profiles import Profile
@@ -73,8 +73,8 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     days: int = DAYS
     floor: NoiseFloor = NoiseFloor()
     notes: tuple[str, ...] = ()
-    executor: Engine = Engine()
-    verifier: Engine = Engine()
+    executor: PolicyEngine = PolicyEngine()
+    verifier: PolicyEngine = PolicyEngine()
     pin_model: bool = False
 
 

@@ -11,7 +11,7 @@ from logproof.client.connect import Connection
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.calibrate.collect import CalibrationSides, HonestPairs, collect, noise_floor, replay_recorded
 from logproof.verify.calibrate.fit import Aim, fit
-from logproof.verify.policy import Engine, Policy
+from logproof.verify.policy import Policy, PolicyEngine
 from logproof.verify.record.capture import Pins
 from logproof.verify.record.prompts import Prompt
 from logproof.verify.record.stated_claim import StatedClaim, claim_of
@@ -60,6 +60,6 @@ async def make_policy(
     return fit(pairs.pairs, measured, datetime.now(UTC))
 
 
-def engine_of(connection: Connection, dtype: str | None = None) -> Engine:
+def engine_of(connection: Connection, dtype: str | None = None) -> PolicyEngine:
     """An engine as a policy names it. dtype: its stated number format."""
-    return Engine(name=connection.facts.engine, version=connection.facts.version, dtype=dtype)
+    return PolicyEngine(name=connection.facts.engine, version=connection.facts.version, dtype=dtype)

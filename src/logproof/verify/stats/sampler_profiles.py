@@ -17,7 +17,7 @@ import numpy as np
 
 from logproof.errors import UsageError
 from logproof.verify.artifact.columns import Floats, Ids
-from logproof.verify.stats import sampler_noise as noise
+from logproof.verify.stats import sampler_noise
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -127,11 +127,11 @@ def gumbel(chosen: Profile, seed: int, ids: Ids, prompt_tokens: int, start: int 
     if chosen.noise is None:
         raise UsageError(f"sampler profile {chosen.id} cannot be replayed: {chosen.why}")
     if chosen.noise == "splitmix":
-        return noise.splitmix_gumbel(noise.cpu_step_seeds(seed, start + n)[start:], ids)
+        return sampler_noise.splitmix_gumbel(sampler_noise.cpu_step_seeds(seed, start + n)[start:], ids)
     positions = (np.arange(start, start + n, dtype=np.int64) + prompt_tokens - 1)[:, None]
     by_position = {
-        "murmur3": noise.murmur_gumbel,
-        "murmur3-fp64": noise.murmur_gumbel64,
-        "philox": noise.philox_gumbel,
+        "murmur3": sampler_noise.murmur_gumbel,
+        "murmur3-fp64": sampler_noise.murmur_gumbel64,
+        "philox": sampler_noise.philox_gumbel,
     }
     return by_position[chosen.noise](seed, positions, ids)
