@@ -64,7 +64,7 @@ def test_the_evidence_names_all_distances_and_adds_up() -> None:
     told = finding(got, "S1").statistic
     own = artifact_columns(made)
     near = replay.columns.narrow(20)
-    assert (told["gonka_go"], told["gonka_python"]) == (gonka.go(own, near), gonka.Lists(own, near).python[0])
+    assert (told["gonka_go"], told["gonka_python"]) == (gonka.go(own, near), gonka.GonkaLists(own, near).python[0])
     assert {"tz", "mae", "max_abs", "kl", "slope", "bias"} <= told.keys()
     assert finding(got, "S3").log_e is not None
     bare = distance_table.measure(

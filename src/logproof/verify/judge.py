@@ -99,32 +99,34 @@ def request_log_e(findings: Sequence[Finding]) -> float:
     return evalue.average(values) if values else 0.0
 
 
-def _noise_floor(done: ReplayResult | None, policy: Policy | None) -> float | None:
+def _noise_floor(result: ReplayResult | None, policy: Policy | None) -> float | None:
     """As measured with this replay, else as calibration measured it on the same engine."""
-    if done is None or done.noise_floor is not None or policy is None:
-        return None if done is None else done.noise_floor
+    if result is None or result.noise_floor is not None or policy is None:
+        return None if result is None else result.noise_floor
     return policy.floor.repeat
 
 
 def _context(
     artifact: Artifact, replay: ReplayResult | ReplayFailure | None, policy: Policy | None, now: datetime
 ) -> Context:
-    done = replay if isinstance(replay, ReplayResult) else None
-    held = list(policy.holdout.values()) if policy is not None else []
+    result = replay if isinstance(replay, ReplayResult) else None
+    holdouts = list(policy.holdout.values()) if policy is not None else []
     return Context(
         time=now.astimezone(UTC).isoformat(timespec="seconds"),
         artifact_digest=artifact_digest(artifact),
         model=artifact.claim.model.id,
         policy_digest=policy.digest if policy is not None else None,
-        endpoint=done.endpoint if done else None,
-        engine=done.engine if done else None,
-        version=done.version if done else None,
-        fingerprint=done.fingerprint if done else None,
+        endpoint=result.endpoint if result else None,
+        engine=result.engine if result else None,
+        version=result.version if result else None,
+        fingerprint=result.fingerprint if result else None,
         artifact_fingerprint=artifact.provenance.fingerprint,
         mode=artifact.logprobs.mode if artifact.logprobs is not None else None,
-        method=done.method if done else None,
-        method_reason=done.method_reason if done else None,
-        noise_floor=_noise_floor(done, policy),
+        method=result.method if result else None,
+        method_reason=result.method_reason if result else None,
+        noise_floor=_noise_floor(result, policy),
         false_positive_target=policy.level if policy is not None else None,
-        false_positive_measured=(sum(h.alarms for h in held), sum(h.sequences for h in held)) if held else None,
+        false_positive_measured=(sum(h.alarms for h in holdouts), sum(h.sequences for h in holdouts))
+        if holdouts
+        else None,
     )

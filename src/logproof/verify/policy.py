@@ -28,6 +28,12 @@ SHARES: dict[str, float] = {DISTRIBUTION.id: 1 / 3, SEED.id: 1 / 2, SAMPLING.id:
 S2 holds two tests: its margins among honest ones have a third of the level, as S1 has, and its bet a sixth, as S3.
 """
 
+LEVEL_ROUNDING = 1.0 + 1e-9
+"""Factor on each share of the level, so that a p-value of 1/300 counts at a third of 1 %."""
+MOST_EXACT = 0.01
+"""Nats up to which a pair of engines may differ and be called exact."""
+LEAST_SELFTEST = 1000
+"""Tokens without a violation that show a sampler profile to be the engine's."""
 CUT_SCALES = 3.0
 """Median honest residuals that make the slack at a cut. 3 is two rounding steps of bfloat16 where most tokens lie."""
 MOST_SLACK = 0.5
@@ -70,7 +76,7 @@ class NoiseFloor(Record, frozen=True, kw_only=True):
 
 
 class Rates(Record, frozen=True, kw_only=True):
-    """Honest token counts. margins: by bin of seedreplay.margin_bins. out: outside the support, of `tokens`.
+    """Honest token counts. margins: by bin of redraw.margin_bins. out: outside the support, of `tokens`.
 
     greedy_step: one rounding step of the logits, nats; greedy_beyond: honest greedy tokens of `greedy_tokens` that lie
     further below the best than that.
@@ -93,8 +99,8 @@ class SelfTest(Record, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """No violation in at least 1,000 tokens."""
-        return self.tokens >= 1000 and self.violations == 0
+        """No violation in at least LEAST_SELFTEST tokens."""
+        return self.tokens >= LEAST_SELFTEST and self.violations == 0
 
 
 class Policy(Record, frozen=True, kw_only=True):
@@ -139,7 +145,7 @@ class Policy(Record, frozen=True, kw_only=True):
 
     def level_of(self, check: Check) -> float:
         """Level of one statistical check of SHARES. S2g has that of S2."""
-        return self.level * SHARES[check.id] * (1.0 + 1e-9)  # a p-value of 1/300 must count at a third of 1 %
+        return self.level * SHARES[check.id] * LEVEL_ROUNDING
 
     def cut_slack(self, sampler: Sampler) -> float:
         """By how much a replayed logprob may be off when S2 asks what the cuts leave, nats, at most MOST_SLACK.
@@ -184,24 +190,24 @@ def parse_time(text: str) -> datetime:
 
 def faults(policy: Policy) -> list[str]:
     """What makes the policy unusable, in words; empty where it is sound."""
-    found = []
+    wrong = []
     if not 0.0 < policy.level < 0.5:
-        found.append(f"level {policy.level} is not between 0 and 0.5")
+        wrong.append(f"level {policy.level} is not between 0 and 0.5")
     if policy.k < 1:
-        found.append(f"k is {policy.k}")
+        wrong.append(f"k is {policy.k}")
     if len(policy.sigma.edges) + 1 != len(policy.sigma.scales) or min(policy.sigma.scales, default=0.0) <= 0.0:
-        found.append("sigma needs one scale more than edges, all above 0")
+        wrong.append("sigma needs one scale more than edges, all above 0")
     if list(policy.sigma.edges) != sorted(policy.sigma.edges):
-        found.append("sigma edges do not rise")
+        wrong.append("sigma edges do not rise")
     for name, table in policy.scores.items():
-        found += [f"scores {name}.{k} hold a number that is not finite" for k, v in table.items() if not _finite(v)]
+        wrong += [f"scores {name}.{k} hold a number that is not finite" for k, v in table.items() if not _finite(v)]
     if any(h.alarms > h.sequences or h.alarms < 0 for h in policy.holdout.values()):
-        found.append("a holdout has more alarms than sequences")
-    if policy.exact is not None and not 0.0 <= policy.exact <= 0.01:
-        found.append(f"exact is {policy.exact} nats: a pair that far apart is not exact")
+        wrong.append("a holdout has more alarms than sequences")
+    if policy.exact is not None and not 0.0 <= policy.exact <= MOST_EXACT:
+        wrong.append(f"exact is {policy.exact} nats: a pair that far apart is not exact")
     if parse_time(policy.expires_at) <= parse_time(policy.created_at):
-        found.append("it expires before it was made")
-    return found
+        wrong.append("it expires before it was made")
+    return wrong
 
 
 def _finite(values: tuple[float, ...]) -> bool:
@@ -216,9 +222,9 @@ def load(data: bytes) -> Policy:
         policy = msgspec.json.decode(data, type=Policy)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"policy is malformed: {error}") from None
-    found = faults(policy)
-    if found:
-        raise UsageError(f"policy cannot be used: {'; '.join(found)}", hint="calibrate again")
+    wrong = faults(policy)
+    if wrong:
+        raise UsageError(f"policy cannot be used: {'; '.join(wrong)}", hint="calibrate again")
     return policy
 
 

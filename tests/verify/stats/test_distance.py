@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.verify.artifact.columns import Columns, from_maps, make_columns
-from logproof.verify.checks import rounding
 from logproof.verify.stats import align, distance, gonka
 from logproof.verify.stats.support import Sampler
-from verify.builders import FLAT, VOCAB, bfloat, draw, log_softmax, logits, noisy, quick, record
+from verify.builders import FLAT, VOCAB, draw, log_softmax, logits, noisy, quick, record
 
 maps = st.lists(
     st.dictionaries(st.integers(0, 9), st.floats(-30, -0.01), min_size=1, max_size=5), min_size=1, max_size=6
@@ -65,7 +64,7 @@ def test_gonka_go_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[
 def test_gonka_python_equals_the_plain_form(a: list[dict[int, float]], b: list[dict[int, float]]) -> None:
     n = min(len(a), len(b))
     own, theirs = same_tokens(a, b)
-    assert gonka.Lists(own, theirs).python == pytest.approx(slow_python(a[:n], b[:n]), rel=1e-12)
+    assert gonka.GonkaLists(own, theirs).python == pytest.approx(slow_python(a[:n], b[:n]), rel=1e-12)
 
 
 def test_gonka_quirks() -> None:
@@ -73,10 +72,10 @@ def test_gonka_quirks() -> None:
     other = from_maps([1], [{2: -0.7}])
     assert gonka.go(one, other) == pytest.approx(0.5 * (99.5 + 0.7) / (99.5 + 0.7 + 1e-6) / 100)
     assert gonka.go(one, from_maps([1], [{}])) == math.inf
-    assert gonka.Lists(one, from_maps([1], [{}])).python == ((1 + 1) / 101, 0.0)
-    assert gonka.Lists(one, from_maps([2], [{1: -0.5}])).python == (-1.0, -1.0)
+    assert gonka.GonkaLists(one, from_maps([1], [{}])).python == ((1 + 1) / 101, 0.0)
+    assert gonka.GonkaLists(one, from_maps([2], [{1: -0.5}])).python == (-1.0, -1.0)
     assert gonka.go(one, one) == 0.0
-    assert gonka.Lists(one, one).python[0] == pytest.approx(1 / 101)
+    assert gonka.GonkaLists(one, one).python[0] == pytest.approx(1 / 101)
     with pytest.raises(ValueError, match="positions"):
         gonka.go(one, from_maps([1, 1], [{1: -1.0}] * 2))
 
@@ -220,33 +219,6 @@ def test_a_prefilled_text_has_distance_zero() -> None:
     own = record(z, foreign, 20)
     assert distance.mae_k(distance.pair(own, own)) == 0.0
     assert gonka.go(own, own) == 0.0
-
-
-def test_lattice_tells_dtypes_apart() -> None:
-    z = logits(200, 9, spread=4.0)
-    ids = [0] * 200
-    b16, f16, f32 = record(bfloat(z), ids, 20), record(bfloat(z, 2**-8), ids, 20), record(z, ids, 20)
-    assert rounding.lattice_share(b16, 2**-5) == 1.0
-    assert rounding.lattice_share(f32, 2**-5) < 0.01
-    assert [rounding.read(c) for c in (b16, f16, f32)] == [
-        rounding.Reading("bfloat16", 1.0, 1.0),
-        rounding.Reading("float16", 1.0, 1.0),
-        None,
-    ]
-    assert math.isnan(rounding.lattice_share(b16.narrow(1), 2**-5))
-    with pytest.raises(ValueError, match="fits every row"):
-        rounding.lattice_share(b16, 1e-5)
-
-
-def test_lattice_finds_the_temperature() -> None:
-    z = bfloat(logits(200, 10, spread=4.0))
-    hot = record(z / 0.7, [0] * 200, 20)
-    assert rounding.lattice_share(hot, 2**-5, 0.701) < 0.05
-    assert rounding.read(hot) == rounding.Reading("bfloat16", 0.7, 1.0)
-    odd = record(z / 0.733, [0] * 200, 20)
-    assert rounding.read(odd) is None
-    assert rounding.read(odd, (0.733,)) == rounding.Reading("bfloat16", 0.733, 1.0)
-    assert rounding.read(hot.narrow(1)) is None
 
 
 def test_alignment_names_the_first_difference() -> None:

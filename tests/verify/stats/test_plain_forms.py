@@ -79,9 +79,9 @@ def test_shape_and_kl(seed: int) -> None:
 @given(seeds)
 def test_gonka_of_known_matches(seed: int) -> None:
     own, theirs = two_sides(seed)
-    both = gonka.Lists(own, theirs.narrow(6), distance.pair(own, theirs))
+    both = gonka.GonkaLists(own, theirs.narrow(6), distance.pair(own, theirs))
     assert both.go == gonka.go(own, theirs.narrow(6))
-    assert both.python == gonka.Lists(own, theirs.narrow(6)).python
+    assert both.python == gonka.GonkaLists(own, theirs.narrow(6)).python
 
 
 @quick

@@ -23,32 +23,32 @@ def drawn_by(artifact: Artifact, trusted_profile: str | None = None) -> tuple[Sa
 def _sampler(artifact: Artifact) -> Sampler | str:
     """As the claimed engine takes what was sent. Of engines other than vLLM, SGLang reports processed logprobs before
     its cuts, so these do not give the draw."""
-    told, mode = artifact.sampling, "unknown" if artifact.logprobs is None else artifact.logprobs.mode
+    sampling, mode = artifact.sampling, "unknown" if artifact.logprobs is None else artifact.logprobs.mode
     vllm = artifact.claim.engine.name == "vllm"
-    if mode == "processed" and not vllm and has_cuts(told):
+    if mode == "processed" and not vllm and has_cuts(sampling):
         return "only vLLM is known to report processed logprobs after its cuts"
-    if vllm and told.temperature is not None and 0.0 < told.temperature < LEAST_TEMPERATURE:
-        told = msgspec.structs.replace(told, temperature=LEAST_TEMPERATURE)
-    return claimed(told, mode)
+    if vllm and sampling.temperature is not None and 0.0 < sampling.temperature < LEAST_TEMPERATURE:
+        sampling = msgspec.structs.replace(sampling, temperature=LEAST_TEMPERATURE)
+    return claimed(sampling, mode)
 
 
-def has_cuts(told: RecordedSampling) -> bool:
+def has_cuts(sampling: RecordedSampling) -> bool:
     """Whether top-k, top-p or min-p may leave something out."""
-    return bool(told.top_k) or (told.top_p is not None and told.top_p < 1.0) or bool(told.min_p)
+    return bool(sampling.top_k) or (sampling.top_p is not None and sampling.top_p < 1.0) or bool(sampling.min_p)
 
 
 def _profile(artifact: Artifact, trusted: str | None) -> Profile | None:
     """The named profile, else the one that engine and version imply; unproven ones count only if self-tested."""
     name = artifact.claim.sampler_profile
     engine = artifact.claim.engine
-    found = (
+    profile = (
         sampler_profiles.PROFILES.get(name)
         if name is not None
         else sampler_profiles.find(engine.name, engine.version, engine.runner, engine.device)
     )
-    if found is None or found.noise is None:
+    if profile is None or profile.noise is None:
         return None
-    return found if found.proven or found.id == trusted else None
+    return profile if profile.proven or profile.id == trusted else None
 
 
 class RecordedCase(msgspec.Struct, frozen=True, eq=False):

@@ -13,5 +13,5 @@ def check_claim(case: RecordedCase) -> list[Finding]:
     named = sorted(n for n, s in sources.items() if s in ("engine", "generation_config", "operator"))
     if not named:
         return []
-    told = ", ".join(f"{name} ({sources[name]})" for name in named)
-    return [Finding(test=CLAIM.id, outcome="note", detail=f"not in the request, but stated: {told}", n=len(named))]
+    stated = ", ".join(f"{name} ({sources[name]})" for name in named)
+    return [Finding(test=CLAIM.id, outcome="note", detail=f"not in the request, but stated: {stated}", n=len(named))]

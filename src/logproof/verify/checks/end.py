@@ -123,22 +123,21 @@ class EndChances(msgspec.Struct, frozen=True, eq=False):
     def numbers(self) -> dict[str, float]:
         """end_low, end_high: at the last position. passed: the likeliest end that was passed by. went_on: chance, at
         most, of passing all of them by."""
-        told = {"end_low": float(self.low[-1]), "end_high": float(self.high[-1])}
+        numbers = {"end_low": float(self.low[-1]), "end_high": float(self.high[-1])}
         if len(self.passed):
-            told |= {"passed": float(self.passed.max()), "went_on": float(np.prod(1.0 - self.passed))}
-        return told
+            numbers |= {"passed": float(self.passed.max()), "went_on": float(np.prod(1.0 - self.passed))}
+        return numbers
 
     @property
     def words(self) -> str:
         """The same in words; an end that was passed by is named from a chance of PASSED on."""
         what = "its last token had a chance of" if self.stopped else "at its last token an end had a chance of"
-        found = f"{what} {_chance(self.low[-1], self.high[-1])}"
+        words = f"{what} {_chance(self.low[-1], self.high[-1])}"
         if len(self.passed) and self.passed.max() >= PASSED:
             at = int(self.passed.argmax())
-            told = self.numbers
-            found += f"; at token {at} one had {_chance(self.low[at], self.high[at])}, and the text went on"
-            found += f" (past all of them with a chance of at most {told['went_on']:.2g})"
-        return found
+            words += f"; at token {at} one had {_chance(self.low[at], self.high[at])}, and the text went on"
+            words += f" (past all of them with a chance of at most {self.numbers['went_on']:.2g})"
+        return words
 
 
 PASSED = 0.5
@@ -146,7 +145,7 @@ PASSED = 0.5
 
 
 NARROW = 0.01
-"""Share of a chance by which its bounds may differ and still be told as one number."""
+"""Share of a chance by which its bounds may differ and still be given as one number."""
 
 
 def _chance(low: float, high: float) -> str:

@@ -55,14 +55,14 @@ def share_of_ones(columns: Columns) -> float:
 def check_mass(case: RecordedCase) -> list[Finding]:
     """S0c: a failure where processed logprobs are stated and cannot be, else a note where the two kinds differ."""
     artifact, columns = case.artifact, case.columns
-    spec, told = artifact.logprobs, artifact.sampling
-    if spec is None or spec.mode == "constrained" or not columns.width or not has_cuts(told):
+    spec, sampling = artifact.logprobs, artifact.sampling
+    if spec is None or spec.mode == "constrained" or not columns.width or not has_cuts(sampling):
         return []
     if artifact.claim.engine.name != "vllm":  # SGLang's are processed before its cuts, and sum to 1 over all tokens
         return []
-    if told.temperature is None or told.temperature < GREEDY_BELOW:
+    if sampling.temperature is None or sampling.temperature < GREEDY_BELOW:
         return []
-    wrong = not_processed(columns, spec.k, told.top_k or 0, spec.step)
+    wrong = not_processed(columns, spec.k, sampling.top_k or 0, spec.step)
     finding = Finding(test=MASS.id, outcome="note", detail="", n=len(columns), blind=MASS.blind)
     if spec.mode == "processed" and wrong.any():
         at = int(wrong.argmax())

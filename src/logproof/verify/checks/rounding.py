@@ -47,7 +47,7 @@ def lattice_share(columns: Columns, step: float, temperature: float = 1.0, toler
     return float((off <= tolerance * max(1.0, temperature)).all(axis=1).mean())
 
 
-class Reading(msgspec.Struct, frozen=True):
+class LatticeReading(msgspec.Struct, frozen=True):
     """What a lattice says. dtype: of the logits. temperature: by which they were divided; 1 is raw. share: of rows."""
 
     dtype: str
@@ -59,7 +59,9 @@ TEMPERATURES = tuple(round(0.05 * i, 2) for i in range(2, 41))
 """Candidates: 0.1 to 2 in steps of 0.05. Off by 0.001 no row fits, so others have to be named."""
 
 
-def read(columns: Columns, temperatures: Sequence[float] = (), need: float = HONEST_SHARE) -> Reading | None:
+def read_lattice(
+    columns: Columns, temperatures: Sequence[float] = (), need: float = HONEST_SHARE
+) -> LatticeReading | None:
     """The dtype and temperature under which at least `need` of the rows lie on a lattice; None where none fits.
 
     Tried in this order: no temperature, the given ones, TEMPERATURES; the coarser dtype first.
@@ -68,7 +70,7 @@ def read(columns: Columns, temperatures: Sequence[float] = (), need: float = HON
         for t in (1.0, *temperatures, *TEMPERATURES):
             share = lattice_share(columns, step, t)
             if share >= need:
-                return Reading(name, t, share)
+                return LatticeReading(name, t, share)
     return None
 
 
@@ -87,10 +89,10 @@ def check_rounding(case: RecordedCase) -> list[Finding]:
     odd = share < HONEST_SHARE if step is not None else share > CHANCE_SHARE
     grid = dtype if step is not None else "bfloat16"
     detail = f"{share:.1%} of rows lie on the lattice of {grid}; {dtype} is claimed"
-    told = read(columns, (t,)) if odd else None
-    if told is not None:
-        kind = "raw" if told.temperature == 1.0 else f"processed at temperature {told.temperature:g}"
-        detail += f"; they look like {told.dtype}, {kind}"
+    reading = read_lattice(columns, (t,)) if odd else None
+    if reading is not None:
+        kind = "raw" if reading.temperature == 1.0 else f"processed at temperature {reading.temperature:g}"
+        detail += f"; they look like {reading.dtype}, {kind}"
     return [
         Finding(
             test=ROUNDING.id,

@@ -55,27 +55,29 @@ def _bet(finding: Finding, log_e: Floats, policy: Policy) -> Finding:
 def check_sampling(case: ReplayedCase, sampler: Sampler, level: float) -> Finding:
     """S3: surprise, out-of-support share and tempered alternatives; `level` is shared by the three."""
     drawn = plausibility.outcomes(case.verifier, sampler, case.record.vocab_size)
-    told = plausibility.surprise(drawn)
-    numbers = {"z": told.z, "entropy": told.entropy, "out": float(told.out), "open": float(told.open)}
+    surprise = plausibility.surprise(drawn)
+    numbers = {"z": surprise.z, "entropy": surprise.entropy, "out": float(surprise.out), "open": float(surprise.open)}
     numbers = {k: v for k, v in numbers.items() if math.isfinite(v)}
-    detail = f"surprise z {told.z:.2f} over {told.tokens} tokens, {told.out} outside the support"
+    detail = f"surprise z {surprise.z:.2f} over {surprise.tokens} tokens, {surprise.out} outside the support"
     tempered = plausibility.tempered_log_e(drawn)
     log_e = float(tempered[-1]) if len(tempered) else None
-    finding = msgspec.structs.replace(passed(SAMPLING, detail, told.tokens, numbers), log_e=log_e)
-    failed = _sampling_failed(drawn, told, tempered, case.policy, level / SAMPLING_TESTS)
+    finding = msgspec.structs.replace(passed(SAMPLING, detail, surprise.tokens, numbers), log_e=log_e)
+    failed = _sampling_failed(drawn, surprise, tempered, case.policy, level / SAMPLING_TESTS)
     if failed is not None:
         return msgspec.structs.replace(finding, outcome="fail", reason="sampling", p=failed)
-    if told.open > OPEN_SHARE * len(case.verifier):
-        detail = f"at {told.open} of {len(case.verifier)} positions the record does not fix the claimed distribution"
+    if surprise.open > OPEN_SHARE * len(case.verifier):
+        detail = (
+            f"at {surprise.open} of {len(case.verifier)} positions the record does not fix the claimed distribution"
+        )
         return msgspec.structs.replace(finding, outcome="unknown", reason="sampler_unknown", detail=detail)
-    if told.entropy < LEAST_ENTROPY:
-        detail = f"the summed entropy is {told.entropy:.1f} nats, {LEAST_ENTROPY:g} are needed"
+    if surprise.entropy < LEAST_ENTROPY:
+        detail = f"the summed entropy is {surprise.entropy:.1f} nats, {LEAST_ENTROPY:g} are needed"
         return msgspec.structs.replace(finding, outcome="unknown", reason="low_entropy", detail=detail)
     return finding
 
 
 def _sampling_failed(
-    drawn: plausibility.Outcomes, told: plausibility.Surprise, tempered: Floats, policy: Policy, level: float
+    drawn: plausibility.Outcomes, surprise: plausibility.Surprise, tempered: Floats, policy: Policy, level: float
 ) -> float | None:
     """The p-value that rejects at this level, or None.
 
@@ -85,8 +87,8 @@ def _sampling_failed(
     calibration = policy.calibration("surprise", len(drawn.out))
     calibrated = conformal.least_two_sided_p(len(calibration)) <= level
     p_values = []
-    if calibrated and told.entropy >= LEAST_ENTROPY and math.isfinite(told.z):
-        p_values.append(conformal.two_sided_p(calibration, told.z))
+    if calibrated and surprise.entropy >= LEAST_ENTROPY and math.isfinite(surprise.z):
+        p_values.append(conformal.two_sided_p(calibration, surprise.z))
     p0 = 0.0 if policy.exact is not None else conformal.upper_rate(policy.rates.out, policy.rates.tokens)
     if p0 < 1.0:
         p_values.append(evalue.ever_p(evalue.mismatch_log_e(drawn.out, p0)))

@@ -24,13 +24,20 @@ from logproof.verify.verdict import Finding, failed_if, passed, unknown
 FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage"]
 SUM_SLACK = 1e-3
 """How far listed probabilities may sum beyond 1."""
+MOST_STEP = 0.5
+"""Largest rounding of a recorded logprob, nats."""
+ZERO_SLACK = 1e-6
+"""How far above 0 a float32 logprob may come out, nats, beyond its rounding."""
+FILLER = -9000.0
+"""Values down from it are fillers that engines report for impossible tokens, such as vLLM's -9999."""
 MAX_WIDTH = 1024
+"""Most entries that may be asked a position."""
 MAX_ID = 2**31 - 1
 MAX_CHOICES = 1 << 14
 """Most choices of one request: vLLM's own limit."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class StructureFault(msgspec.Struct, frozen=True):
     """One broken rule. where: field, with the position if there is one."""
 
     reason: FaultReason
@@ -38,17 +45,17 @@ class Fault(msgspec.Struct, frozen=True):
     detail: str
 
 
-def faults(artifact: Artifact) -> list[Fault]:
+def faults(artifact: Artifact) -> list[StructureFault]:
     """Every broken rule, in field order; empty for a sound artifact."""
     checks = (_seal, _choice, _ids, _usage, _sampling, _spec, _rows)
     return [fault for check in checks for fault in check(artifact)]
 
 
-def _bad(where: str, detail: str, reason: FaultReason = "malformed") -> Iterator[Fault]:
-    yield Fault(reason, where, detail)
+def _bad(where: str, detail: str, reason: FaultReason = "malformed") -> Iterator[StructureFault]:
+    yield StructureFault(reason, where, detail)
 
 
-def _seal(a: Artifact) -> Iterator[Fault]:
+def _seal(a: Artifact) -> Iterator[StructureFault]:
     if a.seal is None:
         return
     try:
@@ -60,12 +67,12 @@ def _seal(a: Artifact) -> Iterator[Fault]:
         yield from _bad("seal", error.message, "hash_mismatch")
 
 
-def _choice(a: Artifact) -> Iterator[Fault]:
+def _choice(a: Artifact) -> Iterator[StructureFault]:
     if not (1 <= a.choice.n <= MAX_CHOICES and 0 <= a.choice.index < a.choice.n):
         yield from _bad("choice", f"index {a.choice.index} of {a.choice.n} choices")
 
 
-def _ids(a: Artifact) -> Iterator[Fault]:
+def _ids(a: Artifact) -> Iterator[StructureFault]:
     bound = a.claim.model.vocab_size
     for name, ids in (("prompt_ids", a.tokens.prompt_ids), ("completion_ids", a.tokens.completion_ids)):
         yield from _range(f"tokens.{name}", ids or (), bound)
@@ -77,21 +84,23 @@ def _ids(a: Artifact) -> Iterator[Fault]:
         yield from _bad("claim.model.vocab_size", f"is {bound}")
 
 
-def _range(where: str, ids: Sequence[int], bound: int | None) -> Iterator[Fault]:
+def _range(where: str, ids: Sequence[int], bound: int | None) -> Iterator[StructureFault]:
     top = MAX_ID if bound is None else min(MAX_ID, bound - 1)
     if ids and not (min(ids) >= 0 and max(ids) <= top):
         first = next(i for i, t in enumerate(ids) if not 0 <= t <= top)
-        yield Fault("token_out_of_range", f"{where}[{first}]", f"{ids[first]} is not in 0..{top}")
+        yield StructureFault("token_out_of_range", f"{where}[{first}]", f"{ids[first]} is not in 0..{top}")
 
 
-def _usage(a: Artifact) -> Iterator[Fault]:
+def _usage(a: Artifact) -> Iterator[StructureFault]:
     pairs = (
         ("prompt", a.end.usage.prompt, a.tokens.prompt_ids),
         ("completion", a.end.usage.completion, a.tokens.completion_ids),
     )
-    for name, told, ids in pairs:
-        if told is not None and ids is not None and told != len(ids):
-            yield Fault("inconsistent_usage", f"end.usage.{name}", f"says {told}, {len(ids)} ids are recorded")
+    for name, reported, ids in pairs:
+        if reported is not None and ids is not None and reported != len(ids):
+            yield StructureFault(
+                "inconsistent_usage", f"end.usage.{name}", f"says {reported}, {len(ids)} ids are recorded"
+            )
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -107,7 +116,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
-def _sampling(a: Artifact) -> Iterator[Fault]:
+def _sampling(a: Artifact) -> Iterator[StructureFault]:
     for name, (low, high) in _BOUNDS.items():
         value = getattr(a.sampling, name)
         if value is not None and not (math.isfinite(value) and low <= value <= high):
@@ -125,7 +134,7 @@ def _sampling(a: Artifact) -> Iterator[Fault]:
         yield from _bad("sampling.seed", "does not follow from its derivation")
 
 
-def _spec(a: Artifact) -> Iterator[Fault]:
+def _spec(a: Artifact) -> Iterator[StructureFault]:
     if (a.logprobs is None) != (a.positions is None):
         yield from _bad("logprobs", "and positions are given together or not at all")
     spec = a.logprobs
@@ -135,11 +144,11 @@ def _spec(a: Artifact) -> Iterator[Fault]:
         yield from _bad("logprobs.k", f"{spec.k} is not in 0..{MAX_WIDTH}")
     if (spec.format == "fixed") != (spec.denominator is not None) or (spec.denominator or 1) < 1:
         yield from _bad("logprobs.denominator", "goes with the fixed format, at least 1")
-    if not (math.isfinite(spec.step) and 0.0 <= spec.step <= 0.5):
-        yield from _bad("logprobs.step", f"{spec.step} is not in 0..0.5 nat")
+    if not (math.isfinite(spec.step) and 0.0 <= spec.step <= MOST_STEP):
+        yield from _bad("logprobs.step", f"{spec.step} is not in 0..{MOST_STEP} nat")
 
 
-def _rows(a: Artifact) -> Iterator[Fault]:
+def _rows(a: Artifact) -> Iterator[StructureFault]:
     rows, spec = a.positions, a.logprobs
     if rows is None or spec is None:
         return
@@ -156,7 +165,7 @@ def _rows(a: Artifact) -> Iterator[Fault]:
         yield from _row(a, rows, spec, i, sound=sound)
 
 
-def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int, *, sound: bool) -> Iterator[Fault]:
+def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int, *, sound: bool) -> Iterator[StructureFault]:
     """Faults of one position. sound: its values are known to have none."""
     ids, values, where = rows.ids[i], rows.logprobs[i], f"positions[{i}]"
     if len(ids) != len(values):
@@ -171,7 +180,7 @@ def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int, *, sound: boo
     yield from _drawn(where, a, rows, i)
 
 
-def _width(where: str, width: int, spec: LogprobsSpec, kept: int | None) -> Iterator[Fault]:
+def _width(where: str, width: int, spec: LogprobsSpec, kept: int | None) -> Iterator[StructureFault]:
     """Short rows only where fewer tokens were kept; wide rows only by engine ties, which double a row at most."""
     least = spec.k if kept is None else min(spec.k, kept)
     if kept is not None and kept < 1:
@@ -187,25 +196,25 @@ def _values_sound(rows: Positions, spec: LogprobsSpec) -> bool:
     widths = [len(row) for row in rows.logprobs]
     listed = np.array([v for row in rows.logprobs for v in row], np.float64)
     every = np.concatenate((listed, np.array([v for v in rows.sampled if v is not None], np.float64)))
-    if not (np.isfinite(every).all() and (every <= spec.step + 1e-6).all() and (every > -9000.0).all()):
+    if not (np.isfinite(every).all() and (every <= spec.step + ZERO_SLACK).all() and (every > FILLER).all()):
         return False
     mass = np.bincount(np.repeat(np.arange(len(widths)), widths), np.exp(np.minimum(listed, 0.0)))
     return bool(mass.max(initial=0.0) < _most_mass(spec) * (1.0 - 1e-12)) and _in_format(every, spec)
 
 
 def _most_mass(spec: LogprobsSpec) -> float:
-    """What listed probabilities may sum to, the rounding of each value included; steps above 0.5 are a fault apart."""
-    return (1.0 + SUM_SLACK) * math.exp(min(spec.step, 0.5))
+    """What listed probabilities may sum to, with the rounding of each value; larger steps are a fault by themselves."""
+    return (1.0 + SUM_SLACK) * math.exp(min(spec.step, MOST_STEP))
 
 
-def _values(where: str, values: Sequence[float], sampled: float | None, spec: LogprobsSpec) -> Iterator[Fault]:
+def _values(where: str, values: Sequence[float], sampled: float | None, spec: LogprobsSpec) -> Iterator[StructureFault]:
     every = list(values) if sampled is None else [*values, sampled]
     if not all(map(math.isfinite, every)):
         yield from _bad(f"{where}.logprobs", "is not finite; a token that cannot occur is left out")
         return
-    if any(v > spec.step + 1e-6 for v in every):
+    if any(v > spec.step + ZERO_SLACK for v in every):
         yield from _bad(f"{where}.logprobs", f"{max(every)} is above 0")
-    if any(v <= -9000.0 for v in every):
+    if any(v <= FILLER for v in every):
         yield from _bad(f"{where}.logprobs", "holds a filler value; a token that cannot occur is left out")
     if math.fsum(math.exp(min(v, 0.0)) for v in values) > _most_mass(spec):
         yield from _bad(f"{where}.logprobs", "sum to more than 1 as probabilities")
@@ -221,7 +230,7 @@ def _in_format(values: Sequence[float] | Floats, spec: LogprobsSpec) -> bool:
     return bool(np.array_equal(np.round(array * (spec.denominator or 1)) / (spec.denominator or 1), array))
 
 
-def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[Fault]:
+def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[StructureFault]:
     """The sampled logprob equals its entry, where the row lists the sampled token."""
     if a.tokens.completion_ids is None or rows.sampled[i] is None:
         return
@@ -233,14 +242,14 @@ def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[Fault]:
 
 def check_structure(artifact: Artifact) -> Finding:
     """S0a: the first fault and how many there are; passed without any."""
-    found = faults(artifact)
-    if not found:
+    broken = faults(artifact)
+    if not broken:
         signature = artifact.seal.signature if artifact.seal is not None else None
         signed = "" if signature is None else f", and is signed by {signature.key_id}"
         return passed(STRUCTURE, f"the artifact obeys its own rules{signed}")
-    first = found[0]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    sound = passed(STRUCTURE, f"{first.where} {first.detail}{more}", len(found))
+    first = broken[0]
+    more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    sound = passed(STRUCTURE, f"{first.where} {first.detail}{more}", len(broken))
     return failed_if(True, sound, first.reason)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.stats import distance
 from logproof.verify.stats.distance import Pairs, Shape, Sigma
-from logproof.verify.stats.gonka import Lists
+from logproof.verify.stats.gonka import GonkaLists
 
 
 class ComparedRows(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -32,11 +32,11 @@ class ComparedRows(msgspec.Struct, frozen=True, eq=False, dict=True):
         return distance.shape(self.pairs)
 
     @cached_property
-    def lists(self) -> Lists | None:
+    def lists(self) -> GonkaLists | None:
         """Both sides' lists of the artifact's width, for Gonka's forms; None unless every position lists something."""
         if not (len(self.own) and self.own.counts.all()):
             return None
-        return Lists(self.own, self.verifier.narrow(self.own.width), self.pairs)
+        return GonkaLists(self.own, self.verifier.narrow(self.own.width), self.pairs)
 
 
 class Distance(msgspec.Struct, frozen=True, kw_only=True):

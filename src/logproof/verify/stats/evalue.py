@@ -56,6 +56,8 @@ def e_bh(log_es: Sequence[float], level: float) -> list[bool]:
 
 BETS = (1.0, 2.0, 4.0, 8.0, 16.0, 25.0)
 """Stakes on "more mismatches than p0" (cut to what p0 allows)."""
+MOST_STAKE = 0.99
+"""Largest share of the capital that one honest token may cost a bet."""
 
 
 def mismatch_log_e(mismatch: Sequence[bool] | np.ndarray[tuple[int, ...], np.dtype[np.bool_]], p0: float) -> Floats:
@@ -69,7 +71,7 @@ def mismatch_log_e(mismatch: Sequence[bool] | np.ndarray[tuple[int, ...], np.dty
     m = np.asarray(mismatch, np.float64)
     if p0 == 0.0:
         return np.where(np.cumsum(m) > 0, np.inf, 0.0)
-    stakes = np.minimum(np.asarray(BETS), 0.99 / p0)[:, None]
+    stakes = np.minimum(np.asarray(BETS), MOST_STAKE / p0)[:, None]
     runs = np.cumsum(np.log1p(stakes * (m - p0)), axis=1)
     return np.asarray(log_sum_exp(runs, axis=0) - np.log(len(BETS)), np.float64)
 

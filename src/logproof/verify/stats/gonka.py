@@ -25,10 +25,10 @@ GO_PASS = 0.99
 
 def go(artifact: Columns, verifier: Columns) -> float:
     """Distance of the Go validator, >= 0; infinity where a row is empty. Raises ValueError on unequal lengths."""
-    return Lists(artifact, verifier).go
+    return GonkaLists(artifact, verifier).go
 
 
-class Lists:
+class GonkaLists:
     """The top lists of both sides, compared once for both forms.
 
     pairs: of the artifact with this verifier's rows or wider ones, where they were paired already.
@@ -39,9 +39,9 @@ class Lists:
         if len(artifact) == 0:
             raise ValueError("no positions")
         pairs = pairs or pair(artifact, verifier)
-        self._found = pairs.found.within(artifact.width, verifier.width)
+        self._shared = pairs.found.within(artifact.width, verifier.width)
         listed = np.zeros(artifact.ids.shape, np.bool_)
-        listed.ravel()[self._found.left] = True
+        listed.ravel()[self._shared.left] = True
         e, v, gap = (table[:, : artifact.width] for table in (pairs.e, pairs.v, pairs.size))
         self._listed = listed
         self._gap, self._size = np.where(listed, gap, 0.0), np.abs(e) + np.abs(v)
@@ -52,7 +52,7 @@ class Lists:
         if not (self.artifact.counts.all() and self.verifier.counts.all()):
             return float("inf")
         alone = np.ascontiguousarray(self.verifier.present)
-        alone.ravel()[self._found.right] = False
+        alone.ravel()[self._shared.right] = False
         lone = _lone_terms(self.verifier, alone, _extrapolated(self.artifact, 100.0), GO_EPS)
         return float((self._matched(GO_EPS) + lone.sum()) / self._divisor)
 
@@ -71,7 +71,7 @@ class Lists:
         partner = np.where(self.verifier.counts > 0, _extrapolated(self.verifier, 1.0), np.inf)
         alone = self.artifact.present & ~self._listed
         total = self._matched(PYTHON_EPS) + _lone_terms(self.artifact, alone, partner, PYTHON_EPS).sum()
-        share = len(self._found.left) / (len(self.artifact) * width)
+        share = len(self._shared.left) / (len(self.artifact) * width)
         return float((total + 1.0) / (self._divisor + 1.0)), share
 
     def _matched(self, eps: float) -> float:

@@ -18,6 +18,8 @@ from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, Mask
 from logproof.verify.stats.sampler_profiles import Profile, gumbel
 from logproof.verify.stats.support import Sampler, Support, support
 
+ROUNDING = 1e-6
+"""Error of a float32 logprob that always counts as none, nats."""
 CAP = 0.5
 """Nats up to which a margin counts in the mean: honest margins beyond are so rare that more would only add spread."""
 
@@ -73,7 +75,7 @@ def redraw(
 
     Raises UsageError for a profile without a replay, ValueError for a greedy sampler.
     """
-    slack = (step if slack is None else slack) + 1e-6
+    slack = (step if slack is None else slack) + ROUNDING
     kept = support(columns, sampler, slack=slack, vocab_size=vocab_size)
     noise = gumbel(chosen, seed, kept.ids, prompt_tokens)
     return _margins(kept, noise, chosen.tolerance / sampler.temperature + 2.0 * step / sampler.temperature)
