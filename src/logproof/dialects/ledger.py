@@ -130,9 +130,11 @@ class Ledger:
         return decision is not None and decision.kind in ("refused", "dropped")
 
     def refuse_all(self, leaves: Mapping[str, str]) -> None:
-        """Refuse each of {leaf: reason}."""
-        for leaf in [leaf for leaf in self.active if leaf in leaves]:
-            self.refuse(leaf, leaves[leaf])
+        """Refuse each of {leaf: reason}; a reason for `input.messages` holds for all its features."""
+        for leaf in list(self.active):
+            owner = "input.messages" if leaf.startswith("input.messages.") and leaf not in leaves else leaf
+            if owner in leaves:
+                self.refuse(leaf, leaves[owner])
 
     def constant(self, pointer: str, value: object, reason: str) -> None:
         """Put a value into the body that no leaf asked for."""

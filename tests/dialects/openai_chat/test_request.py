@@ -193,7 +193,7 @@ def test_a_scored_prompt_goes_out_unstreamed() -> None:
 
 
 REFUSED: list[tuple[dict[str, Facts], dict[str, Any], str, str]] = [
-    (on(), {"input": Input(text="a", suffix="b")}, "input.text", "takes chat messages"),
+    (on(), {"input": Input(text="a", suffix="b")}, "input.text", "set input.messages"),
     (on(), {"input": Input(text="a", suffix="b")}, "input.suffix", "openai_completions"),
     (on(), {"input": Input(token_ids=(1,))}, "input.token_ids", "vllm_native or sglang_native"),
     (on(), {"sampling": Sampling(max_tokens=0)}, "sampling.max_tokens", "ask for 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from logproof.dialects.anthropic_messages.messages import lower_messages, lower_tools
 from logproof.dialects.common import structured
+from logproof.dialects.common.refusals import MESSAGE_WIRE, SCHEMA_WIRE
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
@@ -26,18 +27,14 @@ ELSEWHERE = {
 """Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
-    "input.text": "this wire takes chat messages; use input.messages, or openai_completions",
-    "input.token_ids": "this wire takes chat messages; use vllm_native or sglang_native",
-    "input.suffix": "this wire has no suffix; use openai_completions",
+    **MESSAGE_WIRE,
+    **SCHEMA_WIRE,
     "sampling.seed": "this wire has no seed; use openai_chat",
     "scoring.prompt": "this wire gives no logprobs; use vllm_native or sglang_native",
     "scoring.sampled": "this wire gives no logprobs; use openai_chat, vllm_native or sglang_native",
     "scoring.label_ids": "this wire gives no logprobs; use vllm_native or sglang_native",
     "replay.token_ids": "this wire takes no ids; use vllm_native",
     "replay.logprobs_mode": "this wire gives no logprobs; use vllm_native",
-    "output.regex": "this wire has no regex; use output.json_schema, or vllm_native",
-    "output.choice": "this wire has no choices; use output.json_schema with an enum, or vllm_native",
-    "output.grammar": "this wire has no grammar; use vllm_native",
     "output.json_object": "this wire takes a schema only; use output.json_schema",
     "session.previous_response_id": "this wire keeps no session; use openai_responses",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.refusals import MESSAGE_WIRE
 from logproof.dialects.common.vllm_fields import lower_labels, lower_replay, lower_top_by, refuse_sampling, refuse_wide
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.openai_chat.messages import lower_messages
@@ -34,9 +35,7 @@ ELSEWHERE = {
 """Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
-    "input.text": "this wire takes chat messages; use openai_completions, vllm_native or sglang_native",
-    "input.token_ids": "this wire takes chat messages; use vllm_native or sglang_native",
-    "input.suffix": "this wire takes chat messages; use openai_completions",
+    **MESSAGE_WIRE,
     "reasoning.summary": "no field of this wire; use openai_responses",
     "session.previous_response_id": "this wire keeps no session; use openai_responses",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import completions
+from logproof.dialects.common.refusals import TEXT_WIRE
 from logproof.dialects.common.vllm_fields import NO_SUFFIX
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
@@ -24,21 +25,12 @@ ELSEWHERE = {
 """Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
-    "input.messages": "this wire takes no chat messages; use openai_chat",
+    **TEXT_WIRE,
     "sampling.top_k": "no field of this wire; use vllm_native",
     "scoring.label_ids": "no field of this wire; use vllm_native, or scoring.sampled",
     "replay.token_ids": "no field of this wire; use vllm_native",
     "replay.logprobs_mode": "no field of this wire; use vllm_native",
     **{f"output.{name}": "no field of this wire; use vllm_native or openai_chat" for name in (*STRUCTURED, "strict")},
-    "reasoning.effort": "no field of this wire; use openai_chat",
-    "reasoning.budget_tokens": "no field of this wire; use openai_chat",
-    "reasoning.summary": "no field of this wire; use openai_responses",
-    "tools.functions": "no field of this wire; use openai_chat",
-    "tools.hosted": "no field of this wire; use openai_responses",
-    "tools.choice": "no field of this wire; use openai_chat",
-    "tools.parallel": "no field of this wire; use openai_chat",
-    "session.previous_response_id": "no field of this wire; use openai_responses",
-    "session.store": "no field of this wire; use openai_responses",
 }
 
 
@@ -50,8 +42,6 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     if facts.engine == "vllm":
         ledger.refuse("input.suffix", NO_SUFFIX)
     ledger.send("input.suffix", "/suffix")
-    for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
-        ledger.refuse(feature, REFUSED["input.messages"])
     ledger.refuse_all(REFUSED)
     ledger.noop("output.name", "a name constrains nothing")
     _lower_sampling(request, facts, ledger)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.refusals import MESSAGE_WIRE
 from logproof.dialects.common.vllm_fields import refuse_sampling
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.openai_responses.messages import lower_messages
@@ -63,9 +64,7 @@ HARMFUL = {
 }
 
 REFUSED = {
-    "input.text": "this wire takes chat messages; use openai_completions, vllm_native or sglang_native",
-    "input.token_ids": "this wire takes chat messages; use vllm_native or sglang_native",
-    "input.suffix": "this wire takes chat messages; use openai_completions",
+    **MESSAGE_WIRE,
     "scoring.prompt": "no field of this wire; use vllm_native, sglang_native, or openai_chat at vLLM",
     "scoring.label_ids": "no field of this wire; use vllm_native, sglang_native, or openai_chat at vLLM",
     "replay.token_ids": "no field of this wire; use vllm_native or openai_chat",

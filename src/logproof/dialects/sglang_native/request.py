@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from logproof.dialects.common import structured
+from logproof.dialects.common.refusals import TEXT_WIRE
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.sglang_native.reply import DEFAULT_MAX_TOKENS, NEUTRAL, asked_width
 from logproof.ir.facts import Facts
@@ -45,19 +46,10 @@ ELSEWHERE = {
 """Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
-    "input.messages": "this wire takes no chat messages; use openai_chat",
+    **TEXT_WIRE,
     "input.suffix": "this wire has no suffix; use openai_completions",
     "replay.token_ids": "SGLang emits no given ids; score prompt and completion ids with scoring.prompt",
     "replay.logprobs_mode": "the meaning follows the sampling: temperature 0 or 1 without penalties is raw",
-    "reasoning.effort": "this wire has no reasoning parser; use openai_chat",
-    "reasoning.budget_tokens": "this wire has no reasoning parser; use openai_chat",
-    "reasoning.summary": "this wire has no reasoning parser; use openai_responses",
-    "tools.functions": "this wire has no tool parser; use openai_chat",
-    "tools.hosted": "this wire has no hosted tools; use openai_responses",
-    "tools.choice": "this wire has no tool parser; use openai_chat",
-    "tools.parallel": "this wire has no tool parser; use openai_chat",
-    "session.previous_response_id": "this wire keeps no session; use openai_responses",
-    "session.store": "this wire keeps no session; use openai_responses",
 }
 
 
@@ -65,8 +57,6 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     """Decide every active leaf and fill the body."""
     _lower_model(request, facts, ledger)
     _lower_input(request, facts, ledger)
-    for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
-        ledger.refuse(feature, REFUSED["input.messages"])
     ledger.refuse_all(REFUSED)
     _lower_sampling(request, facts, ledger)
     _lower_scoring(request, facts, ledger)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import completions, structured
+from logproof.dialects.common.refusals import TEXT_WIRE
 from logproof.dialects.common.vllm_fields import (
     NO_SUFFIX,
     lower_labels,
@@ -37,17 +38,8 @@ ELSEWHERE = {
 """Fields to which no leaf is sent here -> where to set what they ask for."""
 
 REFUSED = {
-    "input.messages": "this wire takes no chat messages; use openai_chat",
+    **TEXT_WIRE,
     "input.suffix": NO_SUFFIX,
-    "reasoning.effort": "this wire has no reasoning parser; use openai_chat",
-    "reasoning.budget_tokens": "this wire has no reasoning parser; use openai_chat",
-    "reasoning.summary": "this wire has no reasoning parser; use openai_responses",
-    "tools.functions": "this wire has no tool parser; use openai_chat",
-    "tools.hosted": "this wire has no hosted tools; use openai_responses",
-    "tools.choice": "this wire has no tool parser; use openai_chat",
-    "tools.parallel": "this wire has no tool parser; use openai_chat",
-    "session.previous_response_id": "this wire keeps no session; use openai_responses",
-    "session.store": "this wire keeps no session; use openai_responses",
 }
 
 
@@ -56,8 +48,6 @@ def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
     ledger.send("model", "/model")
     ledger.send("input.text", "/prompt")
     ledger.send("input.token_ids", "/prompt", list(request.input.token_ids or ()))
-    for feature in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
-        ledger.refuse(feature, REFUSED["input.messages"])
     ledger.refuse_all(REFUSED)
     _lower_sampling(request, ledger)
     _lower_scoring(request, facts, ledger)
