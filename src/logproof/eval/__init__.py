@@ -1,5 +1,5 @@
-"""Evaluation: benchmark tasks over scored prompts, label scores and generated text.
+"""Evaluation: tasks and a model go in; a stored run and its report come out.
 
-datasets -> rows -> task (an item a row) -> requests -> replies -> outcome -> rates -> report. Requests, scores and
-rates are pure; run/ does the calls and keeps the store.
+rows -> items (tasks) -> jobs and requests (plan) -> replies and records (run) -> outcomes (score) -> rates (report).
+Requests, scores and rates are pure; run/ does the calls and keeps the store.
 """

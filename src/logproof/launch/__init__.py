@@ -1,6 +1,4 @@
-"""Local engines: start a real vLLM or SGLang, list, read and stop it, and prepare the small model.
-
-from logproof.launch import EngineSpec, running_engine
+"""Local engines: an `EngineSpec` goes in; a vLLM or SGLang that answers comes out, recorded so that it can be stopped.
 
 with running_engine(EngineSpec(dtype="float32")) as engine:
     ...  # engine.url, engine.served_name

@@ -1,5 +1,5 @@
-"""The recording proxy: stands in front of an OpenAI-compatible engine and hands each exchange to a sink.
+"""The recording proxy: requests of clients pass through to an engine; an artifact of each call comes out.
 
-Flow: app.py routes a request; plan.py decides what to ask beyond it; upstream.py sends; strip.py takes what the client
-did not ask for out of the reply again; recorder.py carries the `Exchange` to the sink. serve.py runs it all.
+app routes a request; request_plan decides what to ask beyond it; upstream sends; strip takes out of the reply what the
+client did not ask for, so that its bytes are those of a direct call; recorder carries the exchange to the sink.
 """

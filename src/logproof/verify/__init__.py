@@ -1,7 +1,6 @@
-"""Verification: did the claimed model, with the claimed sampling settings, produce this completion?
+"""Verification: did the claimed model, with the claimed sampling, produce this completion?
 
-An artifact (artifact.py) is checked in itself (structure, termination, selfreplay, lattice), then replayed on
-a trusted engine (replay.py), lined up (align.py), measured (distance, seedreplay, sampling) and judged
-against honest noise (conformal, evalue, policy) to a verdict with reasons (verdict.py).
-All modules are pure functions on arrays except capture, replay, calibrate and audit, which call engines.
+A call or an observed exchange becomes an artifact (record). It is checked in itself (checks) and replayed on a trusted
+engine (replay); findings and a policy become a verdict (judge, verdict). Policies come from honest pairs (calibrate),
+many verdicts on one provider are an audit. Only record.capture, replay, calibrate and audit call engines.
 """

@@ -1,1 +1,1 @@
-"""The commands that start and stop engines of this machine."""
+"""The commands that start, list, read and stop engines of this machine."""

@@ -1,1 +1,1 @@
-"""The commands that run tasks and read runs."""
+"""The commands that run tasks into a store, and those that read a store: reports, comparisons, exports are printed."""

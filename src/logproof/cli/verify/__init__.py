@@ -1,1 +1,1 @@
-"""The commands that record, replay and judge."""
+"""The commands that record, replay and judge: prompts, artifacts and policies go in; files and verdicts come out."""

@@ -1,1 +1,1 @@
-"""Calibration: honest pairs from live engines become a policy."""
+"""Calibration: prompts and live engines go in; honest pairs are collected and fitted; a policy comes out."""

@@ -1,1 +1,1 @@
-"""Statistics on arrays: distances, samplers, noise and evidence. Pure."""
+"""Statistics: arrays of ids and logprobs go in; distances, noise of samplers, p-values and evidence come out. Pure."""
