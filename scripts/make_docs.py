@@ -20,6 +20,7 @@ import typer.main
 
 import logproof.errors
 import logproof.verify.artifact.artifact
+import logproof.verify.artifact.parquet_rows
 from logproof.cli.main import app
 from logproof.dialects.capabilities import CAPABILITIES
 from logproof.dialects.matrix import CapabilityMatrix, LeafMatrix, capability_matrix, decided, leaf_matrix, merged
@@ -133,6 +134,8 @@ def artifact_page() -> str:
         rows = ([f"`{f.encode_name}`", words(f.type), default(f)] for f in msgspec.structs.fields(record))
         parts.append(f"## {record.__name__}\n\n{inspect.cleandoc(record.__doc__ or '')}")
         parts.append(table(["key", "type", "if left out"], rows))
+    rows_of_parquet = inspect.cleandoc(logproof.verify.artifact.parquet_rows.__doc__ or "")
+    parts.append(f"## As Parquet\n\n```text\n{rows_of_parquet}\n```")
     return "\n\n".join(parts) + "\n"
 
 

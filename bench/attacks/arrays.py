@@ -25,9 +25,9 @@ from logproof.verify.artifact.artifact import (
     Seed,
     Sent,
     TokenIds,
+    positions_of,
     seal,
 )
-from logproof.verify.artifact.artifact_files import to_positions
 from logproof.verify.artifact.columns import Columns, sort_rows
 from logproof.verify.artifact.replay_result import ReplayResult
 
@@ -111,7 +111,7 @@ def artifact(record: Record, **sampling: object) -> Artifact:
         choice=ChoiceRef(n=1, index=0),
         logprobs=LogprobsSpec(mode="raw", k=K, format="float32"),
         tokens=TokenIds(prompt_ids=record.prompt, completion_ids=ids),
-        positions=to_positions(record.own),
+        positions=positions_of(record.own),
         end=End(finish_reason="length", usage=RecordedUsage(prompt=len(record.prompt), completion=len(ids))),
         provenance=Provenance(endpoint="in process"),
     )

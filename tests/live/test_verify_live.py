@@ -15,7 +15,6 @@ import pytest
 from fakes.server import FakeServer, Reply, Seen
 from logproof.cli.main import run as command
 from logproof.client.connect import Connection, Options, connect
-from logproof.verify.artifact import pack
 from logproof.verify.artifact.artifact import Artifact, Seed, artifact_columns, seal
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.verify import verify
@@ -25,7 +24,6 @@ from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, capture
 from logproof.verify.record.prompts import Prompt, prompts
 from logproof.verify.record.stated_claim import StatedClaim, claim_of
-from logproof.verify.replay.by_decode import joined
 from logproof.verify.replay.replay import replay
 from logproof.verify.stats import distance, redraw
 from logproof.verify.stats.support import Sampler
@@ -144,7 +142,7 @@ def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
 
 
 def test_the_draws_are_the_profile_s(engine_url: str) -> None:
-    """The self-test of v1-cpu-splitmix: no honest token contradicts its own record; and what such a record takes."""
+    """The self-test of v1-cpu-splitmix: no honest token contradicts its own record."""
 
     async def work() -> list[Artifact]:
         async with connect(engine_url, Options(texts=False)) as connection:
@@ -152,9 +150,6 @@ def test_the_draws_are_the_profile_s(engine_url: str) -> None:
             return await records(connection, PROMPTS[:2], long)
 
     tokens, made = 0, go(work())
-    own = [artifact_columns(a).narrow(5) for a in made]
-    packed = pack.pack(pack.to_fixed(joined(own)), 1024)
-    assert len(packed) / sum(map(len, own)) <= 20.0
     for artifact in made:
         checked = recorded.check(artifact).case
         assert checked is not None

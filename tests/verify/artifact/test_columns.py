@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.verify.artifact.columns import NO_ID, REST_SLACK, from_maps, lookup, make_columns
+from logproof.verify.artifact.columns import NO_ID, REST_SLACK, from_maps, lookup, make_columns, to_fixed, to_float32
 from logproof.verify.stats.support import Sampler
 from verify.builders import VOCAB, draw, log_softmax, logits, quick, record
 
@@ -84,3 +84,19 @@ def test_entries_add_the_token_only_where_it_is_apart() -> None:
     ids, values = make_columns([4, 9], [-1.0, -5.0], [[4], [4]], [[-1.0], [-1.0]]).entries
     assert ids.tolist() == [[4, NO_ID], [4, 9]]
     assert values.tolist() == [[-1.0, -np.inf], [-1.0, -5.0]]
+
+
+@quick
+@given(
+    st.lists(st.dictionaries(st.integers(0, 2**32), st.floats(-80, 0, width=32), max_size=6), min_size=1, max_size=8)
+)
+def test_number_formats_round_to_the_nearest(rows: list[dict[int, float]]) -> None:
+    c = make_columns([0] * len(rows), [None] * len(rows), [list(r) for r in rows], [list(r.values()) for r in rows])
+    fixed, single = to_fixed(c), to_float32(c)
+    for kept, step in ((fixed, 0.5 / 1024), (single, 0.0)):
+        assert kept.ids.shape == c.ids.shape
+        for own, other in zip(np.sort(c.logprobs, axis=1), np.sort(kept.logprobs, axis=1), strict=True):
+            near = np.isfinite(own)
+            assert (np.abs(own[near] - other[near]) <= step).all()
+    finite = fixed.logprobs[np.isfinite(fixed.logprobs)]
+    assert (finite * 1024 == np.round(finite * 1024)).all()

@@ -262,6 +262,18 @@ def artifact_columns(artifact: Artifact) -> Columns:
         raise ArtifactError(f"artifact columns do not fit together: {error}") from None
 
 
+def positions_of(columns: Columns, kept: tuple[int, ...] | None = None) -> Positions:
+    """Columns as the artifact writes them; entries of a row in the columns' order."""
+    drawn = (None if np.isnan(v) else v for v in columns.sampled_logprobs.tolist())
+    counts = columns.present.sum(axis=1).tolist()
+    return Positions(
+        sampled=tuple(drawn),
+        ids=tuple(tuple(r[:c]) for r, c in zip(columns.ids.tolist(), counts, strict=True)),
+        logprobs=tuple(tuple(r[:c]) for r, c in zip(columns.logprobs.tolist(), counts, strict=True)),
+        kept=kept,
+    )
+
+
 def decode_artifact(data: bytes | str) -> Artifact:
     """One artifact from JSON. Raises ArtifactError: too large, not JSON, unknown or missing keys, wrong types."""
     if len(data) > MAX_BYTES:

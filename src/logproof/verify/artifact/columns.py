@@ -178,6 +178,18 @@ def sort_rows(sampled_ids: Ids, sampled_logprobs: Floats, ids: NDArray[np.float6
     return Columns(sampled_ids, np.where(silent, listed, sampled_logprobs) + 0.0, table, values + 0.0)
 
 
+def to_fixed(columns: Columns, denominator: int = 1024) -> Columns:
+    """Logprobs rounded to the nearest 1/denominator nat, rows in order again."""
+    drawn, entries = (np.round(v * denominator) / denominator for v in (columns.sampled_logprobs, columns.logprobs))
+    return sort_rows(columns.sampled_ids, drawn, columns.ids.astype(np.float64), entries)
+
+
+def to_float32(columns: Columns) -> Columns:
+    """Logprobs rounded to float32 values (still stored as float64), rows in order again."""
+    drawn, entries = (v.astype(np.float32).astype(np.float64) for v in (columns.sampled_logprobs, columns.logprobs))
+    return sort_rows(columns.sampled_ids, drawn, columns.ids.astype(np.float64), entries)
+
+
 class Matches(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Cells of two tables [n, a] and [n, b] that hold the same id in the same row.
 

@@ -22,11 +22,10 @@ from logproof.verify.artifact.artifact import (
     RecordedUsage,
     Sent,
     TokenIds,
+    positions_of,
     seal,
 )
-from logproof.verify.artifact.artifact_files import to_positions
-from logproof.verify.artifact.columns import Columns, columns_of
-from logproof.verify.artifact.pack import to_fixed, to_float32
+from logproof.verify.artifact.columns import Columns, columns_of, to_fixed, to_float32
 from logproof.version import VERSION
 
 
@@ -103,7 +102,7 @@ def _rows(choice: Choice, setting: Setting) -> tuple[LogprobsSpec | None, Positi
         denominator=setting.denominator,
         step=_step(columns, exact),
     )
-    return spec, to_positions(exact, tuple(int(c) for c in counts) if short else None)
+    return spec, positions_of(exact, tuple(int(c) for c in counts) if short else None)
 
 
 def _step(columns: Columns, kept: Columns) -> float:
