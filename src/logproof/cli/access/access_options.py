@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from logproof.cli.options import connection
+from logproof.cli.option_groups import OptionGroup
+from logproof.cli.options import Drop, Header, KeyEnv, ModelName, Timeout, TokenizerPath, connection
 from logproof.client.access import Access
 from logproof.dialects.capabilities import parse_requirement
 
@@ -16,22 +18,29 @@ FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="Read the pr
 Require = Annotated[list[str] | None, typer.Option("--require", metavar="KEY[=K]", help="Capability; repeatable.")]
 
 
-def access_to(
-    url: str,
-    dialect: str,
-    model_name: str | None,
-    *,
-    key_env: str | None,
-    header: list[str] | None,
-    timeout: float | None,
-    tokenizer: Path | None,
-    drop: list[str] | None,
-    require: list[str] | None,
-    record: Path | None,
-) -> Access:
-    """The endpoint as the options of a command name it. Raises UsageError for a malformed one."""
-    options = connection(
-        dialect, model_name, key_env=key_env, header=header, timeout=timeout, tokenizer=tokenizer, drop=drop
-    )
-    needs = dict(parse_requirement(text) for text in require or [])
-    return Access(url=url, options=options, needs=needs, record=record)
+@dataclass(frozen=True)
+class AccessOptions(OptionGroup):
+    """How an endpoint is reached, what it must be able to do, and where exchanges are kept."""
+
+    model_name: ModelName = None
+    key_env: KeyEnv = None
+    header: Header = None
+    timeout: Timeout = None
+    tokenizer: TokenizerPath = None
+    drop: Drop = None
+    require: Require = None
+    record: Record = None
+
+    def access(self, url: str, dialect: str) -> Access:
+        """The endpoint as the options name it. Raises UsageError for a malformed one."""
+        options = connection(
+            dialect,
+            self.model_name,
+            key_env=self.key_env,
+            header=self.header,
+            timeout=self.timeout,
+            tokenizer=self.tokenizer,
+            drop=self.drop,
+        )
+        needs = dict(parse_requirement(text) for text in self.require or [])
+        return Access(url=url, options=options, needs=needs, record=self.record)

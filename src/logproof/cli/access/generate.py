@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from logproof.cli.access.access_options import FromFile, Record, Require, access_to
+from logproof.cli.access.access_options import AccessOptions, FromFile
 from logproof.cli.access.print_notes import print_notes
 from logproof.cli.access.prompt_files import read_prompts, read_schema
 from logproof.cli.access.tables import token_table
-from logproof.cli.options import (
-    AsJson,
-    DialectName,
-    Drop,
-    Header,
-    KeyEnv,
-    ModelName,
-    ModelURL,
-    Timeout,
-    TokenizerPath,
-    wire_options,
-)
+from logproof.cli.option_groups import OptionGroup, spread
+from logproof.cli.options import AsJson, DialectName, ModelURL, wire_options
 from logproof.cli.printing import note, out, print_json, visible
 from logproof.client import access
 from logproof.dialects.call import Call
@@ -37,63 +28,75 @@ SampledTop = Annotated[
 WireOption = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=JSON", help="Wire field; repeatable.")]
 
 
+@dataclass(frozen=True)
+class SamplingOptions(OptionGroup):
+    """How tokens are drawn."""
+
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens")] = 64
+    temperature: Annotated[float | None, typer.Option("--temperature")] = None
+    top_p: Annotated[float | None, typer.Option("--top-p")] = None
+    top_k: Annotated[int | None, typer.Option("--top-k")] = None
+    seed: Annotated[int | None, typer.Option("--seed")] = None
+    n: Annotated[int | None, typer.Option("--n")] = None
+    stop: Annotated[list[str] | None, typer.Option("--stop", help="Stop string; repeatable.")] = None
+
+    def sampling(self) -> Sampling:
+        """The leaves that were set."""
+        return Sampling(
+            self.max_tokens,
+            self.temperature,
+            self.top_p,
+            self.top_k,
+            self.seed,
+            tuple(self.stop) if self.stop else None,
+            self.n,
+        )
+
+
+@dataclass(frozen=True)
+class OutputOptions(OptionGroup):
+    """What the text must be."""
+
+    json_schema: Annotated[Path | None, typer.Option("--json-schema", help="File with a JSON Schema.")] = None
+    regex: Annotated[str | None, typer.Option("--regex")] = None
+    choice: Annotated[list[str] | None, typer.Option("--choice", help="Allowed text; repeatable.")] = None
+
+    def output(self) -> Output:
+        """The constraint. Raises as `read_schema`."""
+        return Output(
+            json_schema=read_schema(self.json_schema) if self.json_schema else None,
+            regex=self.regex,
+            choice=tuple(self.choice) if self.choice else None,
+        )
+
+
+@spread
 def generate(
     prompt: Annotated[str | None, typer.Argument(help="Text to continue, or the user's message with --chat.")] = None,
     model: ModelURL = "http://127.0.0.1:8000",
     dialect: DialectName = "auto",
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a user message.")] = False,
     system: Annotated[str | None, typer.Option("--system", help="System message, with --chat.")] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens")] = 64,
-    temperature: Annotated[float | None, typer.Option("--temperature")] = None,
-    top_p: Annotated[float | None, typer.Option("--top-p")] = None,
-    top_k: Annotated[int | None, typer.Option("--top-k")] = None,
-    seed: Annotated[int | None, typer.Option("--seed")] = None,
-    n: Annotated[int | None, typer.Option("--n")] = None,
-    stop: Annotated[list[str] | None, typer.Option("--stop", help="Stop string; repeatable.")] = None,
+    sampling: SamplingOptions = SamplingOptions(),
     top: SampledTop = None,
-    json_schema: Annotated[Path | None, typer.Option("--json-schema", help="File with a JSON Schema.")] = None,
-    regex: Annotated[str | None, typer.Option("--regex")] = None,
-    choice: Annotated[list[str] | None, typer.Option("--choice", help="Allowed text; repeatable.")] = None,
+    output: OutputOptions = OutputOptions(),
     stream: Annotated[bool, typer.Option("--stream", help="Ask for a stream.")] = False,
     option: WireOption = None,
     file: FromFile = None,
-    model_name: ModelName = None,
-    key_env: KeyEnv = None,
-    header: Header = None,
-    timeout: Timeout = None,
-    tokenizer: TokenizerPath = None,
-    drop: Drop = None,
-    require: Require = None,
-    record: Record = None,
+    endpoint: AccessOptions = AccessOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Generate text, with logprobs of the sampled tokens on request."""
     request = Request(
-        model_name or "",
+        endpoint.model_name or "",
         _input(read_prompts([prompt] if prompt is not None else None, file)[0], system, chat=chat),
-        sampling=Sampling(max_tokens, temperature, top_p, top_k, seed, tuple(stop) if stop else None, n),
+        sampling=sampling.sampling(),
         scoring=Scoring(sampled=top),
-        output=Output(
-            json_schema=read_schema(json_schema) if json_schema else None,
-            regex=regex,
-            choice=tuple(choice) if choice else None,
-        ),
+        output=output.output(),
         schedule=Schedule(stream=stream or None),
         options=wire_options(option),
     )
-    endpoint = access_to(
-        model,
-        dialect,
-        model_name,
-        key_env=key_env,
-        header=header,
-        timeout=timeout,
-        tokenizer=tokenizer,
-        drop=drop,
-        require=require,
-        record=record,
-    )
-    _print_choices(asyncio.run(access.generate(endpoint, request, note)), as_json)
+    _print_choices(asyncio.run(access.generate(endpoint.access(model, dialect), request, note)), as_json)
 
 
 def _input(text: str, system: str | None, *, chat: bool) -> Input:

@@ -7,27 +7,19 @@ from typing import Annotated
 
 import typer
 
-from logproof.cli.access.access_options import FromFile, Record, Require, access_to
+from logproof.cli.access.access_options import AccessOptions, FromFile
 from logproof.cli.access.print_notes import print_notes
 from logproof.cli.access.prompt_files import parse_ids, read_prompts
 from logproof.cli.access.tables import token_table
-from logproof.cli.options import (
-    AsJson,
-    DialectName,
-    Drop,
-    Header,
-    KeyEnv,
-    ModelName,
-    ModelURL,
-    Timeout,
-    TokenizerPath,
-)
+from logproof.cli.option_groups import spread
+from logproof.cli.options import AsJson, DialectName, ModelURL
 from logproof.cli.printing import note, out, print_json
 from logproof.client import access
 from logproof.dialects.call import Call
 from logproof.ir.request import Input
 
 
+@spread
 def score(
     prompt: Annotated[list[str] | None, typer.Argument(help="Text to score; several are scored one by one.")] = None,
     model: ModelURL = "http://127.0.0.1:8000",
@@ -35,32 +27,13 @@ def score(
     top: Annotated[int, typer.Option("--top", "-k", help="Rivals at each position.")] = 0,
     ids: Annotated[bool, typer.Option("--ids", help="Prompts are token ids, separated by commas.")] = False,
     file: FromFile = None,
-    model_name: ModelName = None,
-    key_env: KeyEnv = None,
-    header: Header = None,
-    timeout: Timeout = None,
-    tokenizer: TokenizerPath = None,
-    drop: Drop = None,
-    require: Require = None,
-    record: Record = None,
+    endpoint: AccessOptions = AccessOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Score prompts: the logprob, rank and rivals of every token of the prompt itself."""
     texts = read_prompts(prompt, file)
     inputs = [Input(token_ids=parse_ids(t)) if ids else Input(text=t) for t in texts]
-    endpoint = access_to(
-        model,
-        dialect,
-        model_name,
-        key_env=key_env,
-        header=header,
-        timeout=timeout,
-        tokenizer=tokenizer,
-        drop=drop,
-        require=require,
-        record=record,
-    )
-    for call in asyncio.run(access.score(endpoint, inputs, top, note)):
+    for call in asyncio.run(access.score(endpoint.access(model, dialect), inputs, top, note)):
         _print_scores(call, as_json)
 
 
