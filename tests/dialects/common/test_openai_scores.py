@@ -250,10 +250,6 @@ def test_pieces_of_characters_may_still_join() -> None:
         openai_scores.check_text([cut[3], *cut[1:3], cut[0]], "a你!", "")
 
 
-def test_whole_biases_are_integers() -> None:
-    assert repr(openai_scores.bias({5: 2.0, 6: 0.5})) == "{'5': 2, '6': 0.5}"
-
-
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_padded_list_is_refused(width: int) -> None:
     """vLLM pads the lists of requests that share a batch with one for label scores."""

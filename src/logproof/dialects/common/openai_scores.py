@@ -1,4 +1,4 @@
-"""What the chat and the responses wire share: lists of scored tokens, and usage with its breakdown.
+"""What the chat and the responses wire share of scores: lists of scored tokens, narrowed to a top-k that is certain.
 
 A scored token is an entry `{token, logprob, bytes, top_logprobs: [...]}`. Servers fill `top_logprobs` in two
 ways: OpenAI and SGLang list the k best, sampled or not; vLLM puts the sampled token first and cuts the list to
@@ -67,11 +67,6 @@ def width_fault(width: int, facts: Facts) -> str | None:
             f"{facts.max_logprobs} (vLLM's --max-logprobs)"
         )
     return None
-
-
-def bias(logit_bias: Mapping[int, float]) -> dict[str, float]:
-    """`logit_bias` of these wires: ids as texts; whole numbers as integers, which is what OpenAI documents."""
-    return {str(token): int(value) if value == int(value) else value for token, value in logit_bias.items()}
 
 
 def sampled_meaning(request: Request, server: Server) -> Meaning:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.openai_request import (
+    bias,
+    lower_choice,
+    lower_schema,
+    lower_stop,
+    refuse_ranges,
+    refuse_twins,
+)
 from logproof.dialects.common.refusals import MESSAGE_WIRE
 from logproof.dialects.common.vllm_fields import lower_labels, lower_replay, lower_top_by, refuse_sampling, refuse_wide
 from logproof.dialects.ledger import Ledger
@@ -39,8 +45,6 @@ REFUSED = {
     "reasoning.summary": "no field of this wire; use openai_responses",
     "session.previous_response_id": "this wire keeps no session; use openai_responses",
 }
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def lower(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -83,22 +87,13 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.send(f"sampling.{name}", f"/{name}")
     legacy = engine in ("llama.cpp", "tgi")
     ledger.send("sampling.max_tokens", "/max_tokens" if legacy else "/max_completion_tokens")
-    if s.stop == ():
-        ledger.noop("sampling.stop", "no stop string is asked, and this wire has none of its own")
-    else:
-        ledger.send("sampling.stop", "/stop", list(s.stop or ()))
-    ledger.send("sampling.logit_bias", "/logit_bias", openai_scores.bias(s.logit_bias or {}))
+    lower_stop(s, ledger)
+    ledger.send("sampling.logit_bias", "/logit_bias", bias(s.logit_bias or {}))
 
 
 def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
     s, engine = request.sampling, facts.engine
-    if s.max_tokens == 0:
-        ledger.refuse("sampling.max_tokens", "servers of this wire refuse 0 tokens; ask for 1")
-    if (s.temperature or 0) > 2 and engine != "sglang":
-        ledger.refuse("sampling.temperature", "a temperature is at most 2 on this wire")
-    for name in ("frequency_penalty", "presence_penalty"):
-        if abs(getattr(s, name) or 0) > 2:
-            ledger.refuse(f"sampling.{name}", "a penalty lies between -2 and 2 on this wire")
+    refuse_ranges(s, facts, ledger)
     if not _reads(facts, "top_k"):
         ledger.refuse("sampling.top_k", "no field of OpenAI's wire, and this endpoint is not known to read it")
     if engine == "vllm":
@@ -146,9 +141,7 @@ def _lower_replay(request: Request, facts: Facts, ledger: Ledger) -> None:
 def _lower_output(request: Request, facts: Facts, ledger: Ledger) -> None:
     output = request.output
     structured.refuse_broken(output, ledger)
-    _lower_schema(request, facts, ledger)
-    if output.json_object:
-        ledger.send("output.json_object", "/response_format/type", "json_object")
+    lower_schema(output, facts, ledger, "/response_format", "/response_format/json_schema")
     grammars = {"regex": "/regex", "grammar": "/ebnf"} if facts.engine == "sglang" else {}
     if _reads(facts, "structured_outputs"):
         grammars = {name: f"/structured_outputs/{name}" for name in ("regex", "choice", "grammar")}
@@ -158,24 +151,6 @@ def _lower_output(request: Request, facts: Facts, ledger: Ledger) -> None:
             continue
         value = getattr(output, name)
         ledger.send(f"output.{name}", grammars[name], list(value) if isinstance(value, tuple) else value)
-
-
-def _lower_schema(request: Request, facts: Facts, ledger: Ledger) -> None:
-    output, place = request.output, "/response_format/json_schema"
-    if output.json_schema is None or ledger.stopped("output.json_schema"):
-        ledger.noop("output.name", "there is no schema to name")
-        ledger.noop("output.strict", "there is no schema to hold to")
-        return
-    if output.name is not None and _NAME.fullmatch(output.name) is None:
-        ledger.refuse("output.name", "a schema's name has up to 64 of a-z A-Z 0-9 _ - on this wire")
-    if output.strict is False and facts.engine == "vllm":
-        ledger.refuse("output.strict", "vLLM always holds the schema exactly")
-    ledger.constant("/response_format/type", "json_schema", "the schema's place says what it is")
-    ledger.send("output.name", f"{place}/name")
-    if output.name is None or ledger.stopped("output.name"):
-        ledger.constant(f"{place}/name", "output", "this wire wants a name for the schema")
-    ledger.send("output.json_schema", f"{place}/schema")
-    ledger.send("output.strict", f"{place}/strict")
 
 
 def _lower_reasoning(facts: Facts, ledger: Ledger) -> None:
@@ -189,29 +164,14 @@ def _lower_reasoning(facts: Facts, ledger: Ledger) -> None:
 
 def _lower_tools(request: Request, facts: Facts, ledger: Ledger) -> None:
     tools = request.tools
-    names = [f.name for f in tools.functions or ()]
-    if len(set(names)) != len(names):
-        ledger.refuse("tools.functions", "two functions share a name")
+    refuse_twins(tools, ledger)
     ledger.send("tools.functions", "/tools", [_function(f) for f in tools.functions or ()])
     hosted = tools.hosted or ()
     if facts.engine != "openai" or [h.kind for h in hosted] != ["web_search"]:
         ledger.refuse("tools.hosted", "this wire runs web_search alone, and only at OpenAI", "openai_responses")
     ledger.send("tools.hosted", "/web_search_options", dict(hosted[0].config) if hosted else {})
-    choice = tools.choice or ""
-    if not names and choice != "none":
-        ledger.refuse("tools.choice", "there are no functions to choose from")
-        ledger.refuse("tools.parallel", "there are no functions to call")
-    if choice.startswith("function:") and choice.removeprefix("function:") not in names:
-        ledger.refuse("tools.choice", f"no such function: {choice.removeprefix('function:')}")
-    elif choice and not choice.startswith("function:") and choice not in ("auto", "none", "required"):
-        ledger.refuse("tools.choice", "a choice is auto, none, required or function:NAME")
-    if not names:
-        ledger.noop("tools.choice", "there are no functions, so none is called")
-        ledger.noop("tools.parallel", "there are no functions, so none is called")
-        return
-    named = {"type": "function", "function": {"name": choice.removeprefix("function:")}}
-    ledger.send("tools.choice", "/tool_choice", named if choice.startswith("function:") else choice)
-    ledger.send("tools.parallel", "/parallel_tool_calls")
+    named = {"type": "function", "function": {"name": (tools.choice or "").removeprefix("function:")}}
+    lower_choice(tools, tools.functions or (), "functions", named, ledger)
 
 
 def _function(function: Function) -> dict[str, object]:

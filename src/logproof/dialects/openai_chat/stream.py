@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage
 from logproof.dialects.common.openai_scores import ScoredToken
+from logproof.dialects.common.openai_stream import finished, read_chunks
 from logproof.dialects.openai_chat.reply import (
     CalledFunction,
     ChatBody,
@@ -23,7 +23,6 @@ from logproof.dialects.openai_chat.reply import (
 )
 from logproof.errors import BadReply
 from logproof.http.exchange import SseEvent
-from logproof.http.faults import error_in_body
 
 
 class ChatDelta(msgspec.Struct, gc=False):
@@ -60,30 +59,17 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     Raises BadReply for a stream without `[DONE]`, with a choice that did not finish or went on afterwards, or
     with a broken chunk; StatusError for an error object inside it.
     """
-    chunks = [_read(event) for event in events if event.data != "[DONE]"]
-    if not events or events[-1].data != "[DONE]":
-        raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
     whole = ChatBody(choices=[])
     by_index: dict[int, ChatChoice] = {}
-    for chunk in chunks:
+    for chunk in read_chunks(events, _CHUNK):
         for name in ("id", "model", "system_fingerprint", "service_tier", "usage", "metadata", "prompt_token_ids"):
             value = getattr(chunk, name)
             if value is not None:
                 setattr(whole, name, value)
         for delta in chunk.choices:
             _append(by_index, delta)
-    unfinished = [i for i, c in by_index.items() if c.finish_reason is None]
-    if unfinished or not by_index:
-        raise BadReply(f"the stream ended before choices {unfinished or 'any'} finished")
-    whole.choices = [by_index[i] for i in sorted(by_index)]
+    whole.choices = finished(by_index)
     return msgspec.json.encode(whole)
-
-
-def _read(event: SseEvent) -> ChatChunk:
-    fault = error_in_body(event.data)
-    if fault is not None:
-        raise fault
-    return decode(_CHUNK, event.data.encode())
 
 
 def _append(by_index: dict[int, ChatChoice], delta: ChatDelta) -> None:

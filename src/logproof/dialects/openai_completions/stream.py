@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from logproof.dialects.common.completions import CompletionsBody, CompletionsChoice, CompletionsLogprobs
-from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage
+from logproof.dialects.common.openai_stream import finished, read_chunks
 from logproof.errors import BadReply
 from logproof.http.exchange import SseEvent
-from logproof.http.faults import error_in_body
 
 
 class CompletionsChunk(msgspec.Struct, gc=False):
@@ -33,30 +32,16 @@ def assemble(events: Sequence[SseEvent]) -> bytes:
     The usage may come in any event. Raises BadReply for a stream without `[DONE]`, or whose choices did not
     all finish; StatusError for an error object inside it.
     """
-    if not events or events[-1].data != "[DONE]":
-        raise BadReply("the stream ended before its [DONE] mark: it was cut", hint="send the request again")
     whole = CompletionsBody(choices=[])
     by_index: dict[int, CompletionsChoice] = {}
-    for event in events[:-1]:
-        chunk = decode_chunk(event)
+    for chunk in read_chunks(events, _CHUNK):
         whole.id, whole.model = chunk.id or whole.id, chunk.model or whole.model
         whole.system_fingerprint = chunk.system_fingerprint or whole.system_fingerprint
         whole.usage = chunk.usage or whole.usage
         for delta in chunk.choices:
             _append(by_index, delta)
-    unfinished = [i for i, c in by_index.items() if c.finish_reason is None]
-    if unfinished or not by_index:
-        raise BadReply(f"the stream ended before choices {unfinished or 'any'} finished")
-    whole.choices = [by_index[i] for i in sorted(by_index)]
+    whole.choices = finished(by_index)
     return msgspec.json.encode(whole)
-
-
-def decode_chunk(event: SseEvent) -> CompletionsChunk:
-    """One event's payload. Raises StatusError for an error object, BadReply for anything else foreign."""
-    fault = error_in_body(event.data)
-    if fault is not None:
-        raise fault
-    return decode(_CHUNK, event.data.encode())
 
 
 def _append(by_index: dict[int, CompletionsChoice], delta: CompletionsChoice) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.openai_request import (
+    bias,
+    lower_choice,
+    lower_schema,
+    lower_stop,
+    refuse_ranges,
+    refuse_twins,
+)
 from logproof.dialects.common.refusals import MESSAGE_WIRE
 from logproof.dialects.common.vllm_fields import refuse_sampling
 from logproof.dialects.ledger import Ledger
@@ -72,7 +78,6 @@ REFUSED = {
     "reasoning.budget_tokens": "no field of this wire; use reasoning.effort",
 }
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOGPROBS = ("message.output_text.logprobs",)
 
 
@@ -109,11 +114,8 @@ def _lower_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
         ledger.send(f"sampling.{name}", f"/{name}")
     ledger.send("sampling.max_tokens", "/max_output_tokens")
     ledger.noop("sampling.n", "this wire gives one choice")
-    if s.stop == ():
-        ledger.noop("sampling.stop", "no stop string is asked, and this wire has none of its own")
-    else:
-        ledger.send("sampling.stop", "/stop", list(s.stop or ()))
-    ledger.send("sampling.logit_bias", "/logit_bias", openai_scores.bias(s.logit_bias or {}))
+    lower_stop(s, ledger)
+    ledger.send("sampling.logit_bias", "/logit_bias", bias(s.logit_bias or {}))
 
 
 def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
@@ -121,13 +123,7 @@ def _refuse_sampling(request: Request, facts: Facts, ledger: Ledger) -> None:
     for name in ("top_k", "seed", "stop", "frequency_penalty", "presence_penalty", "logit_bias"):
         if not _reads(facts, name) and not (name == "stop" and s.stop == ()):
             ledger.refuse(f"sampling.{name}", "no field of OpenAI's wire, and this endpoint is not known to read it")
-    if s.max_tokens == 0:
-        ledger.refuse("sampling.max_tokens", "servers of this wire refuse 0 tokens; ask for 1")
-    if (s.temperature or 0) > 2 and facts.engine != "sglang":
-        ledger.refuse("sampling.temperature", "a temperature is at most 2 on this wire")
-    for name in ("frequency_penalty", "presence_penalty"):
-        if abs(getattr(s, name) or 0) > 2:
-            ledger.refuse(f"sampling.{name}", "a penalty lies between -2 and 2 on this wire")
+    refuse_ranges(s, facts, ledger)
     if len(s.stop or ()) > 4:
         ledger.refuse("sampling.stop", "more than 4 stop strings")
     if request.choices > 1:
@@ -158,27 +154,12 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
 def _lower_output(request: Request, facts: Facts, ledger: Ledger) -> None:
     output = request.output
     structured.refuse_broken(output, ledger)
-    if output.json_object:
-        ledger.send("output.json_object", "/text/format/type", "json_object")
     for name in ("regex", "choice", "grammar"):
         if not _reads(facts, "structured_outputs"):
             ledger.refuse(f"output.{name}", "no field of this wire at this endpoint", "output.json_schema")
         value = getattr(output, name)
         ledger.send(f"output.{name}", f"/structured_outputs/{name}", list(value) if isinstance(value, tuple) else value)
-    if output.json_schema is None or ledger.stopped("output.json_schema"):
-        ledger.noop("output.name", "there is no schema to name")
-        ledger.noop("output.strict", "there is no schema to hold to")
-        return
-    if output.name is not None and _NAME.fullmatch(output.name) is None:
-        ledger.refuse("output.name", "a schema's name has up to 64 of a-z A-Z 0-9 _ - on this wire")
-    if output.strict is False and facts.engine == "vllm":
-        ledger.refuse("output.strict", "vLLM always holds the schema exactly")
-    ledger.constant("/text/format/type", "json_schema", "the schema's place says what it is")
-    ledger.send("output.name", "/text/format/name")
-    if output.name is None or ledger.stopped("output.name"):
-        ledger.constant("/text/format/name", "output", "this wire wants a name for the schema")
-    ledger.send("output.json_schema", "/text/format/schema")
-    ledger.send("output.strict", "/text/format/strict")
+    lower_schema(output, facts, ledger, "/text/format", "/text/format")
 
 
 def _lower_reasoning(facts: Facts, ledger: Ledger) -> None:
@@ -190,9 +171,7 @@ def _lower_reasoning(facts: Facts, ledger: Ledger) -> None:
 
 def _lower_tools(request: Request, facts: Facts, ledger: Ledger) -> None:
     tools = request.tools
-    names = [f.name for f in tools.functions or ()]
-    if len(set(names)) != len(names):
-        ledger.refuse("tools.functions", "two functions share a name")
+    refuse_twins(tools, ledger)
     for hosted in tools.hosted or ():
         if facts.engine != "openai" or hosted.kind not in HOSTED or "type" in hosted.config:
             ledger.refuse("tools.hosted", f"{hosted.kind}: only OpenAI runs tools here, those that it documents")
@@ -201,21 +180,8 @@ def _lower_tools(request: Request, facts: Facts, ledger: Ledger) -> None:
         listed += [{"type": h.kind, **h.config} for h in tools.hosted or ()]
     ledger.send("tools.functions", "/tools", listed)
     ledger.send("tools.hosted", "/tools", listed)
-    choice = tools.choice or ""
-    name = choice.removeprefix("function:")
-    if name != choice and name not in names:
-        ledger.refuse("tools.choice", f"no such function: {name}")
-    elif name == choice and choice not in ("auto", "none", "required"):
-        ledger.refuse("tools.choice", "a choice is auto, none, required or function:NAME")
-    if not listed and choice != "none":
-        ledger.refuse("tools.choice", "there are no tools to choose from")
-        ledger.refuse("tools.parallel", "there are no tools to call")
-    if not listed:
-        ledger.noop("tools.choice", "there are no tools, so none is called")
-        ledger.noop("tools.parallel", "there are no tools, so none is called")
-        return
-    ledger.send("tools.choice", "/tool_choice", choice if name == choice else {"type": "function", "name": name})
-    ledger.send("tools.parallel", "/parallel_tool_calls")
+    named = {"type": "function", "name": (tools.choice or "").removeprefix("function:")}
+    lower_choice(tools, listed, "tools", named, ledger)
 
 
 def _function(function: Function) -> dict[str, object]:
