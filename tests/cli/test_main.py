@@ -13,7 +13,7 @@ PROMPT = "The capital of France is"
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (("score",), "give a prompt, or --file"),
         (("score", "x", "--file", "y"), "not both"),
@@ -39,9 +39,9 @@ PROMPT = "The capital of France is"
         (("probe",), "Missing argument"),
     ],
 )
-def test_bad_usage_is_one_line_and_exit_code_3(cli: Cli, args: tuple[object, ...], told: str) -> None:
+def test_bad_usage_is_one_line_and_exit_code_3(cli: Cli, args: tuple[object, ...], message: str) -> None:
     url = () if "-m" in args or args[0] not in ("score", "generate") else ("-m", "http://127.0.0.1:9")
-    assert told in cli.fails(3, *args, *url)
+    assert message in cli.fails(3, *args, *url)
 
 
 def test_version_and_help(cli: Cli) -> None:
@@ -59,14 +59,14 @@ def test_what_is_nobodys_fault_is_still_one_line(cli: Cli, monkeypatch: pytest.M
 
         monkeypatch.setattr(main, "app", boom)
 
-    for fault, code, told in (
+    for fault, code, message in (
         (ZeroDivisionError("oops"), 70, "internal error, ZeroDivisionError: oops"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (OSError(28, "No space left on device", "/x"), 5, "/x: No space left on device"),
         (OSError("odd"), 5, "disk: odd"),
     ):
         broken(fault)
-        assert told in cli.fails(code, "x")
+        assert message in cli.fails(code, "x")
     monkeypatch.setenv("LOGPROOF_TRACEBACK", "1")
     broken(ZeroDivisionError("oops"))
     with pytest.raises(ZeroDivisionError):

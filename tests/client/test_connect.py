@@ -89,10 +89,10 @@ def test_a_server_that_fails_every_question_is_open_to_a_named_dialect_unless_a_
 
 
 def test_questions_are_repeated_brief_timeoutsly_and_each_round_is_told_once() -> None:
-    told: list[str] = []
+    lines: list[str] = []
 
     async def go(url: str) -> None:
-        async with connect(url, Options(retry=RetryPolicy(base_s=0.0)), told.append):
+        async with connect(url, Options(retry=RetryPolicy(base_s=0.0)), lines.append):
             raise AssertionError("it opened")
 
     with FakeServer() as server:
@@ -100,7 +100,7 @@ def test_questions_are_repeated_brief_timeoutsly_and_each_round_is_told_once() -
         with pytest.raises(ServerFault, match="sent 3 times"):
             asyncio.run(go(url))
         assert len(server.seen) == 3 * len(QUESTIONS)
-    assert [line.partition(": ")[0] for line in told] == [f"asking {url} again, try {n} of 3" for n in (2, 3)]
+    assert [line.partition(": ")[0] for line in lines] == [f"asking {url} again, try {n} of 3" for n in (2, 3)]
 
 
 def test_no_question_waits_longer_than_the_probe_may_whatever_the_timeouts() -> None:

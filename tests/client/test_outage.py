@@ -163,10 +163,10 @@ def test_a_run_waits_until_an_engine_tells_what_it_is(vague: EndpointError | Fac
 
     async def later(connection: Connection) -> Facts:
         tries.append(connection)
-        told = vague if len(tries) < 4 else connection.facts
-        if isinstance(told, EndpointError):
-            raise told
-        return told
+        answer = vague if len(tries) < 4 else connection.facts
+        if isinstance(answer, EndpointError):
+            raise answer
+        return answer
 
     running, sink, _, _ = runner(engine, RunPolicy(3), later)
     assert asyncio.run(running.run()).failed == 0
@@ -268,9 +268,9 @@ def test_the_command_says_how_to_go_on_and_resume_finishes_the_run(
         fake.on("/health", Reply(503))
         engine.behave = lambda body: Reply(503) if len(engine.seen) > 3 else None
         assert run([*args, "-c", "2", "--patience", "0"]) == 4
-        told = capsys.readouterr().err
-        assert f"error: the engine at {fake.url} is gone" in told
-        assert f"start it again and go on with: logproof eval ... --out {out} --resume" in told
+        errors = capsys.readouterr().err
+        assert f"error: the engine at {fake.url} is gone" in errors
+        assert f"start it again and go on with: logproof eval ... --out {out} --resume" in errors
         with StoreReader(out) as store:
             assert {s.status for s in store.samples()} == {"ok"}
             before = len(store.done())
@@ -308,9 +308,9 @@ def test_the_command_ends_where_another_build_answers_at_its_url(
         engine.behave = lambda body: Reply(503) if 3 < len(engine.seen) < 9 else None
         args = ["eval", "gsm8k_gen", "--limit", "8", "--shots", "0", "-m", fake.url, "--out", str(out), "--no-canary"]
         assert run([*args, "-c", "1"]) == 4
-        told = capsys.readouterr().err
-        assert f"error: another engine answers at {fake.url}: vllm 0.32.0 then, 0.99.9 now" in told
+        errors = capsys.readouterr().err
+        assert f"error: another engine answers at {fake.url}: vllm 0.32.0 then, 0.99.9 now" in errors
         wanted = "start the one that the run was planned with and go on with"
-        assert f"{wanted}: logproof eval ... --out {out} --resume" in told
+        assert f"{wanted}: logproof eval ... --out {out} --resume" in errors
         with StoreReader(out) as store:
             assert [s.status for s in store.samples()] == ["ok"] * 3

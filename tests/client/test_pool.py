@@ -170,12 +170,12 @@ def test_versions_and_fingerprints_are_kept_for_each_endpoint() -> None:
     one, two = members(ToyEngine(), ToyEngine())
     facts = msgspec.structs.replace(two.facts, version="9", fingerprint="fp2")
     two = msgspec.structs.replace(two, facts=facts)
-    told = provenance(ready(one, "gsm8k_gen", limit="1"), Pool([one, two]).connections, {})
-    assert told.endpoints == ("http://127.0.0.1:1", "http://127.0.0.1:2")
-    assert told.fingerprints == ("fp2",)
-    assert told.versions["engine"] == "vllm 0, vllm 9"
-    assert isinstance(told.facts, dict)
-    assert told.facts["http://127.0.0.1:2"].version == "9"
+    stored = provenance(ready(one, "gsm8k_gen", limit="1"), Pool([one, two]).connections, {})
+    assert stored.endpoints == ("http://127.0.0.1:1", "http://127.0.0.1:2")
+    assert stored.fingerprints == ("fp2",)
+    assert stored.versions["engine"] == "vllm 0, vllm 9"
+    assert isinstance(stored.facts, dict)
+    assert stored.facts["http://127.0.0.1:2"].version == "9"
 
 
 def test_a_run_goes_on_where_one_of_two_endpoints_dies_half_way() -> None:
@@ -205,7 +205,7 @@ def test_several_urls_over_http_share_one_run(tmp_path: Path) -> None:
     assert all(e.seen for e in engines)
 
 
-class Told:
+class Announcements:
     """Lines that a pool tells; `until` waits for one that ends so."""
 
     def __init__(self, end: str) -> None:
@@ -226,12 +226,12 @@ def test_an_endpoint_that_is_down_at_the_start_joins_when_it_answers(
 ) -> None:
     monkeypatch.setattr("logproof.client.pool.REST_S", 0.01)
     first, late = ToyEngine(), ToyEngine()
-    told = Told("answers now and takes its share")
+    announcements = Announcements("answers now and takes its share")
 
     async def go(urls: list[str]) -> None:
-        async with open_pool(urls, Options(concurrency=2), told) as pool:
+        async with open_pool(urls, Options(concurrency=2), announcements) as pool:
             assert [c.endpoint.display for c in pool.connections] == urls[1:]
-            await told.until()
+            await announcements.until()
             order = Order(entries=[("gsm8k_gen", Settings(limit="6", shots=0))], out=tmp_path / "run")
             finished = await execute(order, pool)
         assert finished.ended.failed == 0
@@ -239,23 +239,23 @@ def test_an_endpoint_that_is_down_at_the_start_joins_when_it_answers(
 
     with serving(first) as one, serving(late, down=4) as two:
         asyncio.run(go([two.url, one.url]))
-        assert any(line.startswith(f"{two.url} is left out until it answers: HTTP 503") for line in told.lines)
+        assert any(line.startswith(f"{two.url} is left out until it answers: HTTP 503") for line in announcements.lines)
     assert first.seen
     assert late.seen
 
 
 def test_an_endpoint_that_comes_back_as_another_model_stays_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logproof.client.pool.REST_S", 0.01)
-    told = Told("differ in model: 'toy' and 'other'")
+    announcements = Announcements("differ in model: 'toy' and 'other'")
 
     async def go(urls: list[str]) -> None:
-        async with open_pool(urls, announce=told) as pool:
-            await told.until()
+        async with open_pool(urls, announce=announcements) as pool:
+            await announcements.until()
             assert len(pool.connections) == 1
 
     with serving(ToyEngine()) as one, serving(ToyEngine(), down=3, name="other") as two:
         asyncio.run(go([one.url, two.url]))
-        assert told.lines[-1].startswith(f"{two.url} stays out: ")
+        assert announcements.lines[-1].startswith(f"{two.url} stays out: ")
 
 
 def test_where_no_endpoint_answers_the_run_is_refused() -> None:

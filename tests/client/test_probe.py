@@ -173,9 +173,9 @@ def test_an_odd_type_is_unknown(
     answer = value
     for key in reversed(path):
         answer = [answer] if isinstance(key, int) else {key: answer}
-    told = getattr(read_facts({question: answer}), field)
+    value = getattr(read_facts({question: answer}), field)
     if type(value) is not kind or (kind is int and value <= 0):
-        assert told in (None, (), {})
+        assert value in (None, (), {})
 
 
 @pytest.mark.parametrize("odd", ["x", 1.5, True, -1, [], {}])
@@ -227,8 +227,8 @@ def test_limits_and_the_meaning_of_logprobs_are_measured(value: object, mode: st
     assert (facts.max_logprobs, facts.vocab_size, facts.logprobs_mode) == (100, 49152, mode)
     assert facts.sources["max_logprobs"] == "a refused request"
     assert ("logprobs_mode" in facts.sources) == (mode is not None)
-    told = ("fp-1", "the reply to one token") if value is not None else (None, None)
-    assert (facts.fingerprint, facts.sources.get("fingerprint")) == told
+    fact = ("fp-1", "the reply to one token") if value is not None else (None, None)
+    assert (facts.fingerprint, facts.sources.get("fingerprint")) == fact
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ def _untrusted() -> ssl.SSLCertVerificationError:
     ],
 )
 def test_what_is_said(error: aiohttp.ClientError, message: str, code: str) -> None:
-    told, said = explain(error, HERE)
-    assert message in str(told)
-    assert said == code
+    problem, retry_code = explain(error, HERE)
+    assert message in str(problem)
+    assert retry_code == code
 
 
 def test_only_an_open_connection_can_drop() -> None:

@@ -110,12 +110,12 @@ def test_progress_tells_what_the_log_says_or_that_it_says_nothing(
     checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE", "mute")
-    told: list[str] = []
+    lines: list[str] = []
     with pytest.raises(StartFailed):
-        start_engine(EngineSpec(model=checkpoint, ready_seconds=2.0), lambda elapsed, line: told.append(line))
-    assert told[0].startswith("vllm 9.9.9 of ")
-    assert told[-1].startswith("its log: plugins ")
-    assert all(line.startswith("its log: ") or line == "it has logged nothing yet" for line in told[1:])
+        start_engine(EngineSpec(model=checkpoint, ready_seconds=2.0), lambda elapsed, line: lines.append(line))
+    assert lines[0].startswith("vllm 9.9.9 of ")
+    assert lines[-1].startswith("its log: plugins ")
+    assert all(line.startswith("its log: ") or line == "it has logged nothing yet" for line in lines[1:])
 
 
 def _once_running(act: Callable[[], None]) -> Callable[[float, str], None]:

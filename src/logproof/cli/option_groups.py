@@ -5,7 +5,7 @@ class KeyOptions(OptionGroup):
     key_env: KeyEnv = None
 
 @spread
-def probe(url: ..., key: KeyOptions) -> None: ...
+def probe(url: ..., key: KeyOptions = KeyOptions()) -> None: ...
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ def test_a_refused_request_names_every_leaf(cli: Cli, fake: FakeServer) -> None:
         "--option",
         "guided_json={}",
     )
-    told = cli.fails(3, *args)
+    text = cli.fails(3, *args)
     for leaf in ("input.messages:", "input.messages.system:", "options.guided_json:"):
-        assert leaf in told
+        assert leaf in text
 
 
 def test_text_values_of_options_need_no_quotes(cli: Cli, fake: FakeServer) -> None:

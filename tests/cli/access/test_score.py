@@ -50,8 +50,8 @@ def test_record_writes_every_exchange_without_the_key(cli: Cli, fake: FakeServer
 def test_requirements_are_checked_before_anything_is_sent(cli: Cli, fake: FakeServer) -> None:
     assert cli("score", PROMPT, "-m", fake.url, "--require", "top_logprobs=100", "--require", "input_scoring") == 0
     before = len(served.sent(fake))
-    told = cli.fails(3, "score", PROMPT, "-m", fake.url, "--require", "top_logprobs=101")
-    assert "vllm_native cannot give top_logprobs=101" in told
+    text = cli.fails(3, "score", PROMPT, "-m", fake.url, "--require", "top_logprobs=101")
+    assert "vllm_native cannot give top_logprobs=101" in text
     assert "unknown capability" in cli.fails(3, "score", PROMPT, "-m", fake.url, "--require", "speed")
     assert len(served.sent(fake)) == before
 
@@ -68,7 +68,7 @@ def test_a_key_from_a_named_variable_and_headers_are_sent_and_never_shown(
 
 
 @pytest.mark.parametrize(
-    ("reply", "code", "told"),
+    ("reply", "code", "message"),
     [
         (Reply(401, json={"error": {"message": "bad key"}}), 4, "HTTP 401"),
         (Reply(404, json={"error": {"message": "The model `smollm2` does not exist."}}), 4, "does not exist"),
@@ -81,10 +81,10 @@ def test_a_key_from_a_named_variable_and_headers_are_sent_and_never_shown(
         (Reply(json={"data": []}), 4, "missing required field `choices`"),
     ],
 )
-def test_bad_replies_are_one_line(cli: Cli, fake: FakeServer, reply: Reply, code: int, told: str) -> None:
+def test_bad_replies_are_one_line(cli: Cli, fake: FakeServer, reply: Reply, code: int, message: str) -> None:
     fake.on(served.ROUTE, reply)
     text = cli.fails(code, "score", PROMPT, "-m", fake.url, "-d", "vllm_native", "--model-name", "smollm2")
-    assert told in text
+    assert message in text
     assert len(text) < 1500
 
 
