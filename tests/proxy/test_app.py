@@ -141,7 +141,7 @@ def test_a_refused_request_is_seen_as_a_direct_call_would_be() -> None:
         (record,) = proxy.records(1)
         assert proxy.status()["refilled"] == 1
     assert json.loads(answer_.body)["error"]["message"] == "no such model"
-    assert (record.status, record.asked, record.width) == (400, (), None)
+    assert (record.status, record.added, record.width) == (400, (), None)
     assert len(fake.seen) == 2
 
 
@@ -181,7 +181,7 @@ def test_without_ids_nothing_is_asked() -> None:
         assert json.loads(proxy.post(CHAT, b'{ "model": "m"}').body) == {"choices": [{"logprobs": 1}]}
         (record,) = proxy.records(1)
     assert fake.seen[0].body == b'{ "model": "m"}'
-    assert (record.asked, record.width) == ((), None)
+    assert (record.added, record.width) == ((), None)
 
 
 @pytest.mark.parametrize(

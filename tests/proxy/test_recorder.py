@@ -29,7 +29,7 @@ def exchange(name: str = "x", size: int = 0) -> CapturedExchange:
         served_sha256="",
         streamed=False,
         complete=True,
-        asked=(),
+        added=(),
         width=None,
         seconds=0.0,
         first_byte_seconds=0.0,
@@ -51,7 +51,7 @@ def test_exchanges_reach_the_sink_in_order_and_are_flushed_at_the_end() -> None:
     recorder = asyncio.run(work())
     assert [e.sent for e in sink.got] == [str(i).encode() for i in range(20)]
     assert sink.closed
-    assert (recorder.counts.captured, recorder.counts.recorded, recorder.held) == (20, 20, 0)
+    assert (recorder.counts.captured, recorder.counts.recorded, recorder.waiting) == (20, 20, 0)
 
 
 def test_the_sink_ticks_while_nothing_comes_and_may_fail_then() -> None:

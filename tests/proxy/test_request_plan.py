@@ -49,7 +49,7 @@ def test_what_is_asked_beside_the_client(
     made = plan(route, json.dumps(body).encode(), ABLE)
     assert json.loads(made.body) == {**body, **added}
     own = {name for name in ID if given.get(name) is True}
-    assert (set(made.asked), made.hidden, made.width) == (set(added) - own, hidden, width)
+    assert (set(made.added), made.hidden, made.width) == (set(added) - own, hidden, width)
 
 
 @pytest.mark.parametrize("able", [Asks(False, False, 5), Asks(True, False, 5), Asks(False, True, 5)])

@@ -37,7 +37,7 @@ def exchange(name: str, **changes: object) -> CapturedExchange:
         "served_sha256": "",
         "streamed": found.streamed,
         "complete": True,
-        "asked": tuple(found.asks),
+        "added": tuple(found.asks),
         "width": 3,
         "seconds": 0.1,
         "first_byte_seconds": 0.1,

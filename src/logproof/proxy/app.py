@@ -28,14 +28,18 @@ _WORDS = {
 
 
 class Proxy:
-    """The parts of one running proxy. able: captured route -> what is asked there."""
+    """The parts of one running proxy. route_asks: captured route -> what is asked there."""
 
     def __init__(
-        self, upstream: Upstream, recorder: Recorder, able: Mapping[str, Asks], limits: CaptureLimits | None = None
+        self,
+        upstream: Upstream,
+        recorder: Recorder,
+        route_asks: Mapping[str, Asks],
+        limits: CaptureLimits | None = None,
     ) -> None:
         self.upstream = upstream
         self.recorder = recorder
-        self.able = dict(able)
+        self.route_asks = dict(route_asks)
         self.limits = limits or CaptureLimits()
         self.tally = Tally()
         self.passed = 0
@@ -52,11 +56,11 @@ class Proxy:
             "upstream": self.upstream.root,
             "on_full": self.recorder.on_full,
             "means": self.words,
-            "asks": self.able,
+            "asks": self.route_asks,
             "passed_through": self.passed,
             **msgspec.to_builtins(self.recorder.counts),
             **msgspec.to_builtins(self.tally),
-            "waiting": self.recorder.held,
+            "waiting": self.recorder.waiting,
             "capacity": self.recorder.capacity,
             "full": self.recorder.full,
         }
@@ -101,7 +105,7 @@ class Proxy:
         call = CapturedCall(self.upstream, self.limits, self.tally, scope, send)
         try:
             body = await incoming.whole(self.limits.request)
-            await incoming.serve(call.run(_target(scope), body, self.able[scope["path"]]))
+            await incoming.serve(call.run(_target(scope), body, self.route_asks[scope["path"]]))
         finally:
             exchange = call.exchange()
             self.recorder.leave() if exchange is None else self.recorder.offer(exchange)
@@ -111,11 +115,11 @@ class Proxy:
         await incoming.serve(self._forward(scope, incoming, send))
 
     async def _forward(self, scope: Scope, incoming: Incoming, send: _Began) -> None:
-        given = scope["headers"]
-        body = incoming.pieces() if _has_body(given) else None
+        headers = scope["headers"]
+        body = incoming.pieces() if _has_body(headers) else None
         if body is None:
             await incoming.whole(0)
-        sent = end_to_end(given, b"host", b"expect")
+        sent = end_to_end(headers, b"host", b"expect")
         async with self.upstream.send(scope["method"], _target(scope), sent, body) as reply:
             head = beside(end_to_end(reply.raw_headers), self.upstream.root)
             await send({"type": "http.response.start", "status": reply.status, "headers": head})

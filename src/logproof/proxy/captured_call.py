@@ -67,19 +67,19 @@ class CapturedCall:
         self._plan = RequestPlan(b"")
         self._sent = b""
 
-    async def run(self, target: str, body: bytes, able: Asks) -> None:
+    async def run(self, target: str, body: bytes, asks: Asks) -> None:
         """Serve the call. Raises UpstreamFault before anything was sent to the client; cuts the reply after that."""
         self._sent = body
-        self._plan = self._planned(body, able)
-        if await self._try(target, self._plan, last=not self._plan.asked):
+        self._plan = self._planned(body, asks)
+        if await self._try(target, self._plan, last=not self._plan.added):
             return
         self._tally.refilled += 1
         self._plan = RequestPlan(body)
         await self._try(target, self._plan, last=True)
 
-    def _planned(self, body: bytes, able: Asks) -> RequestPlan:
+    def _planned(self, body: bytes, asks: Asks) -> RequestPlan:
         try:
-            return plan(self._scope["path"], body, able)
+            return plan(self._scope["path"], body, asks)
         except ValueError:
             self._tally.unplanned += 1
             return RequestPlan(body)
@@ -202,7 +202,7 @@ class CapturedCall:
             served_sha256=self._served.hexdigest(),
             streamed=self._streamed,
             complete=self._complete,
-            asked=self._plan.asked,
+            added=self._plan.added,
             width=self._plan.width,
             seconds=time.perf_counter() - self._clock,
             first_byte_seconds=self._head_s,

@@ -14,7 +14,7 @@ class CapturedExchange(msgspec.Struct, frozen=True, kw_only=True):
     status: HTTP status of the engine. reply: its body, of a stream every byte, b"" where it came compressed. Where a
     body repeated a credential of the client, it is blanked here; the digests (SHA-256, hex) are over the exact bytes.
     served_sha256: of what the client got. streamed: the reply was server-sent events. complete: the reply came to its
-    end and reached the client. asked: body fields that the proxy added. width: entries a position, by id, that the
+    end and reached the client. added: body fields that the proxy added. width: entries a position, by id, that the
     reply is sure to hold; None where no logprobs were asked.
     started_at: RFC 3339 in UTC. seconds: from forwarding to the last byte; first_byte_seconds: to the reply's head.
     """
@@ -32,7 +32,7 @@ class CapturedExchange(msgspec.Struct, frozen=True, kw_only=True):
     served_sha256: str
     streamed: bool
     complete: bool
-    asked: tuple[str, ...]
+    added: tuple[str, ...]
     width: int | None
     seconds: float
     first_byte_seconds: float

@@ -21,9 +21,9 @@ class Blocks:
         """The events that this piece completes."""
         self._rest += data
         blocks, at = [], 0
-        for found in _BLANK.finditer(self._rest):
-            blocks.append(self._rest[at : found.end()])
-            at = found.end()
+        for blank in _BLANK.finditer(self._rest):
+            blocks.append(self._rest[at : blank.end()])
+            at = blank.end()
         self._rest = self._rest[at:]
         if len(self._rest) > self._limit:
             raise ValueError(f"an event of the stream is longer than {self._limit} bytes")

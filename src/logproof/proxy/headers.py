@@ -58,12 +58,12 @@ def secrets(headers: Iterable[Raw], query: bytes = b"") -> list[bytes]:
     pairs = [(name.lower(), value.strip()) for name, value in headers]
     values = [value for name, value in pairs if name in _SECRET]
     values += [value.split(None, 1)[1] for value in values if b" " in value]
-    found = {v for v in values if len(v) >= _SHORTEST}
+    credentials = {v for v in values if len(v) >= _SHORTEST}
     cookies = [part.partition(b"=")[2] for name, value in pairs if name == b"cookie" for part in value.split(b";")]
     named = [*pairs, *((k.lower(), v) for k, v in parse_qsl(query))]
     likely = [*cookies, *(value for name, value in named if _LIKELY.search(name))]
-    found |= {v.strip() for v in likely if len(v.strip()) >= _SHORTEST_LIKELY}
-    return sorted(found, key=len, reverse=True)
+    credentials |= {v.strip() for v in likely if len(v.strip()) >= _SHORTEST_LIKELY}
+    return sorted(credentials, key=len, reverse=True)
 
 
 def beside(headers: list[Raw], root: str) -> list[Raw]:

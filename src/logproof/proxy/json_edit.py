@@ -78,10 +78,10 @@ def _decode(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
 
 
 def _after(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    found = pattern.match(text, at)
-    if found is None:
+    match = pattern.match(text, at)
+    if match is None:
         raise ValueError("a key comes twice")
-    return found.end()
+    return match.end()
 
 
 def _end(text: bytes, start: int, value: bytes) -> int:

@@ -76,16 +76,16 @@ def record_calls(
     started: called once the proxy listens. To be called in the main thread. Raises UsageError for an address that is
     not free and for defaults that the engine denies, EndpointError where no engine answers, StoreError for the disk.
     """
-    facts, told = asyncio.run(_facts(Transport(engine)))
-    defaults = merged(of_engine(told), settings.config, settings.single)
+    facts, engine_defaults = asyncio.run(_facts(Transport(engine)))
+    defaults = merged(of_engine(engine_defaults), settings.config, settings.single)
     lines = _files(settings, "artifacts")
     wires = _files(settings, "wire") if settings.wire_log else None
     sink = FileSink(
         lines, wires, facts, _claims(facts, settings.claim, defaults), engine.display, defaults, settings.sign_key
     )
     recorder = Recorder(sink, settings.on_full, capacity=settings.queue)
-    able = {route: asks(facts.fields.get(route, ()), settings.width, facts.max_logprobs) for route in ROUTES}
-    proxy = Proxy(Upstream(engine.root), recorder, able)
+    route_asks = {route: asks(facts.fields.get(route, ()), settings.width, facts.max_logprobs) for route in ROUTES}
+    proxy = Proxy(Upstream(engine.root), recorder, route_asks)
     with listen(settings.listen) as socket:
         host, port = socket.getsockname()[:2]
         started(
@@ -95,7 +95,7 @@ def record_calls(
                 output=settings.output,
                 on_full=proxy.words,
                 recovered=(*lines.recovered, *(wires.recovered if wires is not None else ())),
-                unasked=tuple(route for route, asked in able.items() if not asked.any),
+                unasked=tuple(route for route, asked in route_asks.items() if not asked.any),
                 defaults=defaults,
             )
         )

@@ -70,7 +70,7 @@ class Recorder:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def held(self) -> int:
+    def waiting(self) -> int:
         """Exchanges that wait for the sink."""
         return len(self._queue)
 

@@ -26,12 +26,12 @@ _UNTOUCHED = ("echo", "use_beam_search")
 class RequestPlan(msgspec.Struct, frozen=True):
     """One request as it will be forwarded.
 
-    body: its bytes. asked: fields that were added or set. hidden: reply fields to blank. width: entries a position
+    body: its bytes. added: fields that were added or set. hidden: reply fields to blank. width: entries a position
     that the reply is sure to hold, asked by the proxy or the client; None where no logprobs were asked.
     """
 
     body: bytes
-    asked: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     hidden: frozenset[str] = frozenset()
     width: int | None = None
 
@@ -62,25 +62,25 @@ def asks(fields: tuple[str, ...], width: int, limit: int | None) -> Asks:
     )
 
 
-def plan(route: str, body: bytes, able: Asks) -> RequestPlan:
+def plan(route: str, body: bytes, asks: Asks) -> RequestPlan:
     """The plan of a request. Raises ValueError where the body is no JSON object that can be edited."""
     spans = json_edit.members(body)
-    given = {name: body[start:end] for name, (start, end) in spans.items()}
-    own = _own_width(route, given)
-    if not able.any or any(_on(given, name) for name in _UNTOUCHED):
+    fields = {name: body[start:end] for name, (start, end) in spans.items()}
+    own = _own_width(route, fields)
+    if not asks.any or any(_on(fields, name) for name in _UNTOUCHED):
         return RequestPlan(body, width=own)
     add: dict[str, bytes] = {}
     hidden: set[str] = set()
-    if not _on(given, "return_token_ids"):
+    if not _on(fields, "return_token_ids"):
         add["return_token_ids"] = b"true"
         hidden |= {"token_ids", "prompt_token_ids"}
     if own is None:
-        add |= _logprobs(route, able.width)
+        add |= _logprobs(route, asks.width)
         hidden.add("logprobs")
     if not add:
         return RequestPlan(body, width=own)
     return RequestPlan(
-        json_edit.with_members(body, add), tuple(add), frozenset(hidden), able.width if own is None else own
+        json_edit.with_members(body, add), tuple(add), frozenset(hidden), asks.width if own is None else own
     )
 
 
@@ -92,18 +92,18 @@ def _logprobs(route: str, width: int) -> dict[str, bytes]:
     return {"logprobs": b"true", "top_logprobs": b"%d" % (width + 1), **named}
 
 
-def _own_width(route: str, given: Mapping[str, bytes]) -> int | None:
+def _own_width(route: str, fields: Mapping[str, bytes]) -> int | None:
     """Sure entries, by id, of what the client asked for itself; None where it asked for no logprobs.
 
     0 also for rivals that it has named by text, and for a request that only the engine can judge.
     """
     if route == COMPLETIONS:
-        sure = _number(given.get("logprobs", b"null"))
-    elif any(_on(given, name) for name in ("logprobs", "top_logprobs", "logprob_token_ids")):
-        sure = max(0, (_number(given.get("top_logprobs", b"0")) or 0) - 1)
+        sure = _number(fields.get("logprobs", b"null"))
+    elif any(_on(fields, name) for name in ("logprobs", "top_logprobs", "logprob_token_ids")):
+        sure = max(0, (_number(fields.get("top_logprobs", b"0")) or 0) - 1)
     else:
         sure = None
-    return sure if sure is None or _on(given, "return_tokens_as_token_ids") else 0
+    return sure if sure is None or _on(fields, "return_tokens_as_token_ids") else 0
 
 
 def _number(text: bytes) -> int | None:
@@ -112,5 +112,5 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() and len(text) < 10 else 0
 
 
-def _on(given: Mapping[str, bytes], name: str) -> bool:
-    return given.get(name, b"null") not in _OFF
+def _on(fields: Mapping[str, bytes], name: str) -> bool:
+    return fields.get(name, b"null") not in _OFF

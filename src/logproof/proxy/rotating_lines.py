@@ -111,9 +111,9 @@ def _whole_lines(file: BinaryIO, step: int = 1 << 16) -> int:
     while end > 0:
         start = max(0, end - step)
         file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        at = file.read(end - start).rfind(b"\n")
+        if at >= 0:
+            return start + at + 1
         end = start
     return 0
 

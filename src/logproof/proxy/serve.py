@@ -21,15 +21,15 @@ def listen(text: str) -> socket.socket:
         raise UsageError(f"--listen takes HOST:PORT, got {text!r}")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host or "127.0.0.1", int(port)))
-        made.listen(1024)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host or "127.0.0.1", int(port)))
+        listener.listen(1024)
     except OSError as error:
-        made.close()
+        listener.close()
         raise UsageError(f"cannot listen at {text}: {error.strerror or error}") from None
-    return made
+    return listener
 
 
 def run(proxy: Proxy, at: socket.socket) -> None:

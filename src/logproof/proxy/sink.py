@@ -110,7 +110,7 @@ def wire_line(exchange: CapturedExchange) -> bytes:
         "status": exchange.status,
         "headers": {"content-type": exchange.content_type},
         "complete": exchange.complete,
-        "asked": exchange.asked,
+        "asked": exchange.added,
         "seconds": exchange.seconds,
         "request_sha256": exchange.forwarded_sha256,
         "response_sha256": exchange.reply_sha256,

@@ -44,15 +44,15 @@ def _changes(body: bytes, hidden: frozenset[str]) -> tuple[list[json_edit.Change
     for start, end in json_edit.elements(choices) if choices.startswith(b"[") else []:
         choice = choices[start:end]
         inner = json_edit.members(choice)
-        found = _blanks(choice, inner, hidden, first + start)
-        changes += found
-        empty.append(bool(found) and _held_back(choice, inner))
+        blanks = _blanks(choice, inner, hidden, first + start)
+        changes += blanks
+        empty.append(bool(blanks) and _held_back(choice, inner))
     return sorted(changes), bool(empty) and all(empty)
 
 
 def _blanks(text: bytes, spans: dict[str, json_edit.Span], hidden: frozenset[str], base: int) -> list[json_edit.Change]:
-    found = [spans[name] for name in hidden if name in spans]
-    return [(base + start, base + end, _NULL) for start, end in found if text[start:end] != _NULL]
+    places = [spans[name] for name in hidden if name in spans]
+    return [(base + start, base + end, _NULL) for start, end in places if text[start:end] != _NULL]
 
 
 def _held_back(choice: bytes, spans: dict[str, json_edit.Span]) -> bool:

@@ -86,10 +86,10 @@ def calibrate(
     _print_policy(policy, output)
 
 
-def _distinct(given: list[Artifact]) -> list[Artifact]:
-    kept = distinct(given)
-    if len(kept) < len(given):
-        note(f"{len(given) - len(kept)} of {len(given)} honest records are repeats of others, left out")
+def _distinct(artifacts: list[Artifact]) -> list[Artifact]:
+    kept = distinct(artifacts)
+    if len(kept) < len(artifacts):
+        note(f"{len(artifacts) - len(kept)} of {len(artifacts)} honest records are repeats of others, left out")
     return kept
 
 
@@ -110,12 +110,12 @@ def _print_policy(policy: Policy, path: Path) -> None:
     out.print(f"{path}: {policy.name}, {kind}", markup=False)
     if policy.exact is not None:
         out.print(f"  an exact pair: equality within {policy.exact:.1e} nat", markup=False)
-    for bucket, held in sorted(policy.holdout.items()):
-        low, high = held.interval()
+    for bucket, holdout in sorted(policy.holdout.items()):
+        low, high = holdout.interval()
         least = conformal.BUCKETS[int(bucket)]
         n = len(policy.scores.get(bucket, {}).get("tz", ()))
         out.print(
-            f"  from {least} tokens: {n} scores; {held.alarms} alarms in {held.sequences} held-out sequences"
+            f"  from {least} tokens: {n} scores; {holdout.alarms} alarms in {holdout.sequences} held-out sequences"
             f" (rate {low:.3f} to {high:.3f}, target {policy.level:g})",
             markup=False,
         )

@@ -82,8 +82,8 @@ def _print_start(start: RecordingStart) -> None:
     note(f"{where}; it {start.on_full}; status at {STATUS}")
     if start.defaults.values:
         values = sorted(start.defaults.values.items())
-        told = ", ".join(f"{name} {default.value} ({default.source})" for name, default in values)
-        note(f"sampling that a request leaves out: {told}")
+        words = ", ".join(f"{name} {default.value} ({default.source})" for name, default in values)
+        note(f"sampling that a request leaves out: {words}")
     if start.unresolved:
         note(f"not known of requests that leave it out: {', '.join(start.unresolved)}; --generation-config states it")
 

@@ -1,7 +1,7 @@
 """The artifact: one recorded inference, as data that another party can check.
 
-Flow: capture or proxy build one and seal it; files (files.py) carry it; structure.py checks it; replay.py and the
-statistics read it. Ids decide; texts are comments. What is not known says so (None, "unknown", or a name in
+Flow: capture or proxy build one and seal it; artifact_files.py carries it; checks/structure.py checks it; replay and
+the statistics read it. Ids decide; texts are comments. What is not known says so (None, "unknown", or a name in
 `unresolved`) and is never filled in. A record without ids is accepted and can only end inconclusive.
 
 Canonical form: UTF-8 JSON with sorted keys and no spaces, every float written as `float.hex()`, and each column of
@@ -78,7 +78,7 @@ class EngineClaim(Record, frozen=True, kw_only=True):
 
 
 class Claim(Record, frozen=True, kw_only=True):
-    """What the executor says it ran. sampler_profile: an id of profiles.py, None where not known."""
+    """What the executor says it ran. sampler_profile: an id of sampler_profiles.py, None where not known."""
 
     model: ModelClaim
     numerics: Numerics = Numerics()

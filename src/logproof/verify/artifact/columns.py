@@ -107,8 +107,8 @@ class Columns(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The least listed logprob other than the sampled token's, float64 [n], infinity where there is none."""
         last = self.counts - 1
         last = last - (self.listed & (self.place == last))
-        found = self.entries[1][np.arange(len(self)), last]
-        return np.where(last >= 0, found, np.inf)
+        values = self.entries[1][np.arange(len(self)), last]
+        return np.where(last >= 0, values, np.inf)
 
     @cached_property
     def floor(self) -> Floats:

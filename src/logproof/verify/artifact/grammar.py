@@ -20,20 +20,20 @@ _OUTPUT_NAMES = {"json": "json_schema", **{name: name for name in STRUCTURED if 
 
 def digest(body: dict[str, object]) -> str:
     """SHA-256 of what constrains the text of a request, as canonical JSON; "" where nothing does."""
-    told = _told(body)
+    stated = _stated(body)
     if _forced(body):
-        told |= {"tools": body.get("tools"), "tool_choice": body.get("tool_choice")}
-    if not told:
+        stated |= {"tools": body.get("tools"), "tool_choice": body.get("tool_choice")}
+    if not stated:
         return ""
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(stated, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _told(body: dict[str, object]) -> dict[str, object]:
-    told = {name: body[name] for name in _OWN_FIELDS if body.get(name)}
-    if told.get("response_format") == {"type": "text"}:
-        del told["response_format"]
-    return told
+def _stated(body: dict[str, object]) -> dict[str, object]:
+    stated = {name: body[name] for name in _OWN_FIELDS if body.get(name)}
+    if stated.get("response_format") == {"type": "text"}:
+        del stated["response_format"]
+    return stated
 
 
 def _forced(body: dict[str, object]) -> bool:
@@ -55,19 +55,19 @@ def constraint(body: object, claimed: str | None) -> Output | str:
         return "the recorded request's grammar is not the one that the artifact claims"
     if _forced(body):
         return "a grammar over tool calls cannot be replayed as one over text"
-    told = _told(body)
-    if len(told) != 1:
-        return f"{len(told)} constraints are recorded, a replay takes one"
-    ((name, value),) = told.items()
+    stated = _stated(body)
+    if len(stated) != 1:
+        return f"{len(stated)} constraints are recorded, a replay takes one"
+    ((name, value),) = stated.items()
     return _structured(value) if name == "structured_outputs" else _response_format(value)
 
 
 def _structured(value: object) -> Output | str:
-    given = {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else {}
-    unknown = sorted(str(k) for k in given if k not in _OUTPUT_NAMES)
-    if unknown or len(given) != 1:
-        return f"structured_outputs of this kind cannot be replayed ({', '.join(unknown) or len(given)})"
-    ((name, constraint_),) = given.items()
+    leaves = {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else {}
+    unknown = sorted(str(k) for k in leaves if k not in _OUTPUT_NAMES)
+    if unknown or len(leaves) != 1:
+        return f"structured_outputs of this kind cannot be replayed ({', '.join(unknown) or len(leaves)})"
+    ((name, constraint_),) = leaves.items()
     return _output({_OUTPUT_NAMES[name]: constraint_})
 
 
@@ -86,7 +86,7 @@ def _output(leaves: dict[str, object]) -> Output | str:
     try:
         if isinstance(schema, str):
             leaves = {"json_schema": msgspec.json.decode(schema)}
-        found = msgspec.convert(leaves, Output)
+        output = msgspec.convert(leaves, Output)
     except (msgspec.MsgspecError, RecursionError):
         return "the recorded grammar cannot be read"
-    return found if any(getattr(found, name) is not None for name in STRUCTURED) else "the recorded grammar is empty"
+    return output if any(getattr(output, name) is not None for name in STRUCTURED) else "the recorded grammar is empty"

@@ -138,8 +138,8 @@ def headline(session: AuditSession) -> str:
         reason = next((s.reasons[0] for s in session.steps if s.status == "invalid"), "the evidence added up")
         return f"Rejected after {first} of {n} requests: {reason}"
     counts = {k: sum(s.status == k for s in session.steps) for k in ("valid", "invalid", "inconclusive")}
-    told = ", ".join(f"{v} {k}" for k, v in counts.items())
-    return f"Not shown: anything about requests outside this sample. {n} requests: {told}."
+    words = ", ".join(f"{v} {k}" for k, v in counts.items())
+    return f"Not shown: anything about requests outside this sample. {n} requests: {words}."
 
 
 def outdated(then: Audit, now: Audit) -> list[str]:
@@ -175,8 +175,8 @@ def discoveries(audits: Sequence[Audit], level: float) -> list[Ruling]:
     if not 0.0 < level < 1.0:
         raise ValueError(f"level {level} is not between 0 and 1")
     certain = [any(s.decisive for s in a.session.steps) for a in audits]
-    found = [math.inf if sure else a.session.log_e for a, sure in zip(audits, certain, strict=True)]
-    rejected = evalue.e_bh(found, level)
+    evidence = [math.inf if sure else a.session.log_e for a, sure in zip(audits, certain, strict=True)]
+    rejected = evalue.e_bh(evidence, level)
     return [_ruling(a, sure, gone) for a, sure, gone in zip(audits, certain, rejected, strict=True)]
 
 
@@ -200,13 +200,13 @@ LEAST_CHANGE = 0.05
 
 def changes(then: Audit, now: Audit) -> list[str]:
     """What differs between two audits of one provider, in words; empty where nothing that matters does."""
-    found = outdated(then, now)
+    lines = outdated(then, now)
     if then.session.status != now.session.status:
-        found.append(f"the audit was {then.session.status}, is {now.session.status}")
+        lines.append(f"the audit was {then.session.status}, is {now.session.status}")
     a, b = then.mean_tz, now.mean_tz
     if a is not None and b is not None and abs(a - b) > max(LEAST_CHANGE, 0.25 * max(a, b)):
-        found.append(f"the mean distance was {a:.3f}, is {b:.3f}")
-    return found
+        lines.append(f"the mean distance was {a:.3f}, is {b:.3f}")
+    return lines
 
 
 class JudgedArtifact(msgspec.Struct, frozen=True, eq=False):

@@ -81,21 +81,21 @@ async def alternatives(artifact: Artifact, trusted: Connection) -> list[Alternat
     What the trusted engine cannot render or tokenise is left out. Raises what the tokenizer's calls raise.
     """
     prompt = artifact.tokens.prompt_ids or ()
-    found, turns = windows(prompt), _turns(artifact)
+    others, turns = windows(prompt), _turns(artifact)
     spoken = [t for t in turns if t.role != "system"]
     if spoken and len(spoken) < len(turns):
         # A template may put a system prompt of its own in the place of none.
         rendered = await _rendered(trusted, spoken)
-        found += [Alternative("no system message", rendered)] if rendered else []
+        others += [Alternative("no system message", rendered)] if rendered else []
     if trusted.tokenizer is None or not turns:
-        return found
+        return others
     for turn in turns:
         ids = (await retokenise(trusted.tokenizer, turn.content)).ids if turn.role == "system" else ()
         rest = without(prompt, ids)
         if rest is not None:
-            found.append(Alternative("an empty system message", rest))
+            others.append(Alternative("an empty system message", rest))
     plain = (await retokenise(trusted.tokenizer, "\n".join(t.content for t in turns))).ids
-    return [*found, Alternative("the messages without a template", plain)] if plain else found
+    return [*others, Alternative("the messages without a template", plain)] if plain else others
 
 
 async def _rendered(trusted: Connection, turns: Sequence[_RecordedTurn]) -> tuple[int, ...] | None:
@@ -151,5 +151,5 @@ async def explained(
         answer = await replay(trusted, moved, claimed.method)
         if isinstance(answer, ReplayResult) and first_difference(own.sampled_ids, answer.columns.sampled_ids) is None:
             answers[other.name] = answer.columns
-    found = explanation(own, claimed.columns, answers, sigma)
-    return replace(verdict, findings=(*verdict.findings, found))
+    finding = explanation(own, claimed.columns, answers, sigma)
+    return replace(verdict, findings=(*verdict.findings, finding))

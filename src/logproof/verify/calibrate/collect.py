@@ -1,4 +1,4 @@
-"""Honest pairs from live engines, for calibration.py: captures at several concurrencies, each replayed.
+"""Honest pairs from live engines, for make_policy.py: captures at several concurrencies, each replayed.
 
 The executor's endpoint may be the trusted one itself (then the policy knows the noise of batches and of decode against
 prefill) or another honest engine. Repeats of the first replays, cold one included, give the noise floor.
@@ -66,18 +66,18 @@ async def collect(
     total = len(prompts) * len(pins) * len(concurrencies)
     if total == 0:
         raise UsageError("nothing to calibrate with: no prompts, samplers or concurrencies")
-    found: list[HonestPair] = []
+    pairs: list[HonestPair] = []
     failures: list[str] = []
     for limit in concurrencies:
         for pin in pins:
-            captured = capture(sides.executor, prompts, _own_seeds(pin, limit), claim, concurrency=limit)
-            made = [c async for c in captured]
-            failures += [f"{c.prompt.id}: {c.error}" for c in made if c.artifact is None]
-            for one in await _replayed(sides.verifier, made, method, limit):
-                found.append(one) if isinstance(one, HonestPair) else failures.append(one)
-            progress(len(found) + len(failures), total)
+            stream = capture(sides.executor, prompts, _own_seeds(pin, limit), claim, concurrency=limit)
+            captures = [c async for c in stream]
+            failures += [f"{c.prompt.id}: {c.error}" for c in captures if c.artifact is None]
+            for one in await _replayed(sides.verifier, captures, method, limit):
+                pairs.append(one) if isinstance(one, HonestPair) else failures.append(one)
+            progress(len(pairs) + len(failures), total)
     _refuse_many(failures, total)
-    return HonestPairs(tuple(found), tuple(failures))
+    return HonestPairs(tuple(pairs), tuple(failures))
 
 
 def distinct(artifacts: Sequence[Artifact]) -> list[Artifact]:
@@ -89,12 +89,12 @@ async def replay_recorded(
     verifier: Connection, artifacts: Sequence[Artifact], *, method: MethodChoice = "auto", concurrency: int = 1
 ) -> HonestPairs:
     """Replay honest artifacts that were recorded elsewhere, as on other hardware. Raises as `collect`."""
-    made = [(_prompt_of(a), a) for a in artifacts]
+    sources = [(_prompt_of(a), a) for a in artifacts]
     answers = await in_order([partial(_answer, verifier, a, method) for a in artifacts], concurrency)
-    found = [_pair(prompt, a, answer) for (prompt, a), answer in zip(made, answers, strict=True)]
-    failures = tuple(one for one in found if isinstance(one, str))
-    _refuse_many(failures, len(found))
-    return HonestPairs(tuple(one for one in found if isinstance(one, HonestPair)), failures)
+    outcomes = [_pair(prompt, a, answer) for (prompt, a), answer in zip(sources, answers, strict=True)]
+    failures = tuple(one for one in outcomes if isinstance(one, str))
+    _refuse_many(failures, len(outcomes))
+    return HonestPairs(tuple(one for one in outcomes if isinstance(one, HonestPair)), failures)
 
 
 def _prompt_of(artifact: Artifact) -> str:
@@ -120,10 +120,10 @@ def _own_seeds(pins: Pins, limit: int) -> Pins:
 
 
 async def _replayed(
-    verifier: Connection, made: Sequence[CapturedPrompt], method: MethodChoice, limit: int
+    verifier: Connection, captures: Sequence[CapturedPrompt], method: MethodChoice, limit: int
 ) -> list[HonestPair | str]:
     """A pair, or why there is none, for each capture that succeeded."""
-    sound = [(c.prompt.id, c.artifact) for c in made if c.artifact is not None]
+    sound = [(c.prompt.id, c.artifact) for c in captures if c.artifact is not None]
     answers = await in_order([partial(_answer, verifier, a, method) for _, a in sound], limit)
     return [_pair(prompt, artifact, answer) for (prompt, artifact), answer in zip(sound, answers, strict=True)]
 

@@ -59,8 +59,8 @@ class HonestPair(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def fault(self) -> str | None:
         """The first test that the artifact fails by itself, with its detail; None where it is sound."""
-        found = recorded.check(self.artifact).findings
-        return next((f"{f.test}: {f.detail}" for f in found if f.outcome == "fail"), None)
+        findings = recorded.check(self.artifact).findings
+        return next((f"{f.test}: {f.detail}" for f in findings if f.outcome == "fail"), None)
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
 
     Raises UsageError for no or mixed pairs, fewer than four prompts, or an artifact that fails offline.
     """
-    scale, score, held = parts = _parts(pairs, split or part_of)
+    scale, score, holdout = parts = _parts(pairs, split or part_of)
     first = _checked(pairs, parts)
     matched = [distance.pair(p.own, p.replay.columns) for p in pairs]
     worst = max(distance.max_abs(m) for m in matched)
@@ -113,7 +113,7 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
         exact=max(EXACT_LEAST, 3.0 * worst) if worst <= EXACT_BELOW else None,
     )
     policy = msgspec.structs.replace(policy, scores=_scores(score, policy), rates=_rates(score, policy))
-    return msgspec.structs.replace(policy, holdout=_holdout(held, policy, now))
+    return msgspec.structs.replace(policy, holdout=_holdout(holdout, policy, now))
 
 
 def _checked(pairs: Sequence[HonestPair], parts: Sequence[list[HonestPair]]) -> HonestPair:
@@ -123,10 +123,10 @@ def _checked(pairs: Sequence[HonestPair], parts: Sequence[list[HonestPair]]) -> 
     if len(kinds) > 1:
         raise UsageError(f"honest pairs of several kinds are mixed: {'; '.join(sorted(map(str, kinds)))}")
     for name in ("weights_digest", "tokenizer_digest"):
-        told = {getattr(p.artifact.claim.model, name) for p in pairs} - {None}
-        if len(told) > 1:
+        digests = {getattr(p.artifact.claim.model, name) for p in pairs} - {None}
+        if len(digests) > 1:
             raise UsageError(
-                f"honest pairs of several models are mixed: {name} {' and '.join(sorted(told))}",
+                f"honest pairs of several models are mixed: {name} {' and '.join(sorted(digests))}",
                 hint="calibrate each model by itself",
             )
     bad = next((p for p in pairs if p.fault is not None), None)
@@ -150,8 +150,8 @@ def _kind(p: HonestPair) -> tuple[object, ...]:
 
 def _parts(pairs: Sequence[HonestPair], split: Split) -> tuple[list[HonestPair], list[HonestPair], list[HonestPair]]:
     """The pairs that fit scales, give scores, and are held out."""
-    scale, score, held = ([p for p in pairs if split(p.prompt) == part] for part in ("scale", "score", "held"))
-    return scale, score, held
+    scale, score, holdout = ([p for p in pairs if split(p.prompt) == part] for part in ("scale", "score", "held"))
+    return scale, score, holdout
 
 
 def part_of(prompt: str) -> Part:
@@ -201,14 +201,14 @@ def _scores(pairs: Sequence[HonestPair], policy: Policy) -> dict[str, dict[str, 
 def _score(p: HonestPair, n: int, policy: Policy, draw: redraw.Redraw | None) -> dict[str, float]:
     """Scores of its first n tokens. draw: repeated on the whole replay, None where it cannot be."""
     own, theirs = p.own.head(n), p.replay.columns.head(n)
-    _, found = measure(own, theirs, policy.sigma)
+    _, scores = measure(own, theirs, policy.sigma)
     sampler, _ = drawn_by(p.artifact)
     if not isinstance(sampler, str) and not sampler.greedy:
         drawn = plausibility.outcomes(theirs, sampler, p.artifact.claim.model.vocab_size)
-        found["surprise"] = plausibility.surprise(drawn).z
+        scores["surprise"] = plausibility.surprise(drawn).z
     if draw is not None:
-        found["margin"] = draw.head(n).capped()
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+        scores["margin"] = draw.head(n).capped()
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
 def _rates(pairs: Sequence[HonestPair], policy: Policy) -> Rates:
@@ -272,14 +272,14 @@ def _selftest(pairs: Sequence[HonestPair]) -> SelfTest | None:
 
 def _eos_ids(pairs: Sequence[HonestPair]) -> tuple[int, ...] | None:
     """Ids that ended honest completions without a stop string or stop id; None where none ended so."""
-    found = set()
+    ids = set()
     for p in pairs:
         a = p.artifact
         plain = a.end.finish_reason == "stop" and a.end.stop_reason is None and not a.sampling.stop
         if plain and not a.sampling.stop_token_ids and a.tokens.completion_ids:
-            found.add(a.tokens.completion_ids[-1])
-        found |= set(a.claim.model.eos_ids or ())
-    return tuple(sorted(found)) or None
+            ids.add(a.tokens.completion_ids[-1])
+        ids |= set(a.claim.model.eos_ids or ())
+    return tuple(sorted(ids)) or None
 
 
 def _holdout(pairs: Sequence[HonestPair], policy: Policy, now: datetime) -> dict[str, Holdout]:

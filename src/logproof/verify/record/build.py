@@ -69,7 +69,7 @@ def _artifact(seen: Observation, choice: Choice, setting: Setting, now: datetime
     spec, positions = _rows(choice, setting)
     prompt = None if reply.prompt_ids is None else tuple(reply.prompt_ids.tolist())
     name = seen.body + seen.reply_sha256.encode() + choice.index.to_bytes(8, "big")
-    made = Artifact(
+    artifact = Artifact(
         schema="logproof-artifact/1",
         artifact_id=hashlib.sha256(name).hexdigest()[:32],
         created_at=now.astimezone(UTC).isoformat(timespec="milliseconds"),
@@ -84,7 +84,7 @@ def _artifact(seen: Observation, choice: Choice, setting: Setting, now: datetime
         end=_end(reply, choice),
         provenance=_provenance(seen, choice, setting),
     )
-    return seal(made)
+    return seal(artifact)
 
 
 def _rows(choice: Choice, setting: Setting) -> tuple[LogprobsSpec | None, Positions | None]:

@@ -69,7 +69,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
     engine = connection.facts.engine
     seed = None if pins.nonce is None else derive_seed(pins.nonce, prompt.id)
     native = engine in ("vllm", "sglang")
-    asked = Sampling(
+    pinned = Sampling(
         max_tokens=pins.max_tokens,
         temperature=pins.sampler.temperature,
         top_p=pins.sampler.top_p,
@@ -84,14 +84,14 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
     request = Request(
         connection.model,
         prompt.input,
-        sampling=asked,
+        sampling=pinned,
         scoring=Scoring(sampled=pins.k),
         output=prompt.output,
         options=options,
     )
     known = tuple(_pinned(connection.facts.engine))
     derivation = None if pins.nonce is None else Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
-    told = RecordedSampling(
+    effective = RecordedSampling(
         temperature=pins.sampler.temperature,
         top_p=pins.sampler.top_p,
         top_k=pins.sampler.top_k if native else None,
@@ -111,7 +111,7 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
         seed=None if seed is None else Seed(value=seed, origin="derived", derivation=derivation),
         sources={**dict.fromkeys(known, "request"), **dict.fromkeys(("logit_bias", *_FIXED[native]), "protocol")},
     )
-    return request, resolve(told, pins.defaults)
+    return request, resolve(effective, pins.defaults)
 
 
 _FIXED: dict[bool, tuple[str, ...]] = {True: ("bad_words", "allowed_ids"), False: ()}
@@ -166,7 +166,7 @@ async def capture_all(
 
 
 async def capture(
-    connection: Connection, given: Sequence[Prompt], pins: Pins, claim: Claim, *, concurrency: int = 4
+    connection: Connection, prompts: Sequence[Prompt], pins: Pins, claim: Claim, *, concurrency: int = 4
 ) -> AsyncIterator[CapturedPrompt]:
     """The prompts in order, at most `concurrency` calls in flight; a prompt that the endpoint fails on says so.
 
@@ -174,11 +174,11 @@ async def capture(
     dialect refuses; and what Client.call raises for faults that are not one prompt's: keys, model, an unreachable
     endpoint.
     """
-    for prompt in given:
+    for prompt in prompts:
         _check(connection, prompt, pins)
-    for start in range(0, len(given), BATCH):
-        some = given[start : start + BATCH]
-        async for one in each_in_order([partial(_tried, connection, p, pins, claim) for p in some], concurrency):
+    for start in range(0, len(prompts), BATCH):
+        batch = prompts[start : start + BATCH]
+        async for one in each_in_order([partial(_tried, connection, p, pins, claim) for p in batch], concurrency):
             yield one
 
 

@@ -69,8 +69,8 @@ def of_config(data: bytes) -> Defaults:
         config = msgspec.json.decode(data, type=_Config)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"this is no generation config: {error}") from None
-    told = {name: getattr(config, name) for name in NEUTRAL}
-    values = {name: NEUTRAL[name] if value is None else value for name, value in told.items()}
+    stated_values = {name: getattr(config, name) for name in NEUTRAL}
+    values = {name: NEUTRAL[name] if value is None else value for name, value in stated_values.items()}
     if config.max_new_tokens is not None:
         values["max_tokens"] = config.max_new_tokens
     eos = config.eos_token_id
@@ -78,9 +78,9 @@ def of_config(data: bytes) -> Defaults:
     return Defaults({k: DefaultValue(v, "generation_config") for k, v in values.items()}, whole=True, eos_ids=ids)
 
 
-def of_engine(told: Mapping[str, float]) -> Defaults:
+def of_engine(values: Mapping[str, float]) -> Defaults:
     """The defaults that an engine repeats in a reply of its own (client/probe.py)."""
-    return Defaults({name: DefaultValue(value, "engine") for name, value in told.items()})
+    return Defaults({name: DefaultValue(value, "engine") for name, value in values.items()})
 
 
 def stated(values: Mapping[str, object]) -> Defaults:
@@ -88,8 +88,8 @@ def stated(values: Mapping[str, object]) -> Defaults:
     unknown = [name for name in values if name in _OPEN or name not in RecordedSampling.__struct_fields__]
     if unknown:
         raise UsageError(f"--default {unknown[0]}: no such leaf", hint=f"leaves are {', '.join(_leaves())}")
-    found = _converted(dict(values))
-    return Defaults({name: DefaultValue(getattr(found, name), "operator") for name in values})
+    sampling = _converted(dict(values))
+    return Defaults({name: DefaultValue(getattr(sampling, name), "operator") for name in values})
 
 
 def merged(engine: Defaults, config: Defaults, single: Defaults) -> Defaults:

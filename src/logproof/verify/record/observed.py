@@ -132,9 +132,9 @@ def _events(reply: bytes) -> list[SseEvent]:
 
 def _mode(body: dict[str, object], facts: Facts) -> LogprobsMode:
     """What the reply's logprobs are before a grammar: as the request says to a plugin, else as the probe measured."""
-    told = body.get("logprobs_mode") if facts.has_plugin("logprobs_mode") else None
-    if told in ("raw_logprobs", "processed_logprobs"):
-        return "processed" if told == "processed_logprobs" else "raw"
+    choice = body.get("logprobs_mode") if facts.has_plugin("logprobs_mode") else None
+    if choice in ("raw_logprobs", "processed_logprobs"):
+        return "processed" if choice == "processed_logprobs" else "raw"
     return facts.logprobs_mode or "raw"
 
 
@@ -193,13 +193,13 @@ def _with_meaning(choice: Choice, meaning: Meaning) -> Choice:
     return choice if choice.tokens is None else replace(choice, tokens=replace(choice.tokens, meaning=meaning))
 
 
-def _numbered(made: list[Artifact]) -> list[Artifact]:
+def _numbered(artifacts: list[Artifact]) -> list[Artifact]:
     """Artifacts of a batch, with ids that tell the prompts apart."""
-    renamed = []
-    for i, artifact in enumerate(made):
+    numbered = []
+    for i, artifact in enumerate(artifacts):
         name = hashlib.sha256(f"{artifact.artifact_id}/{i}".encode()).hexdigest()[:32]
-        renamed.append(seal(replace(artifact, artifact_id=name, seal=None)))
-    return renamed
+        numbered.append(seal(replace(artifact, artifact_id=name, seal=None)))
+    return numbered
 
 
 _NEUTRAL: dict[str, object] = {
@@ -252,12 +252,12 @@ def _room(facts: Facts, response: Response) -> int | None:
     return max(0, facts.max_model_len - len(response.prompt_ids)) or None
 
 
-def _within(told: RecordedSampling, room: int | None, defaults: Defaults) -> RecordedSampling:
+def _within(sampling: RecordedSampling, room: int | None, defaults: Defaults) -> RecordedSampling:
     """max_tokens as the engine applied it: at most the room, and the whole room where nothing names a limit."""
-    limit = told.max_tokens
+    limit = sampling.max_tokens
     if room is None or (limit is None and not defaults.whole) or (limit is not None and limit <= room):
-        return told
-    return replace(told, max_tokens=room, sources={**told.sources, "max_tokens": "engine"})
+        return sampling
+    return replace(sampling, max_tokens=room, sources={**sampling.sources, "max_tokens": "engine"})
 
 
 def _names() -> Iterator[tuple[str, str]]:

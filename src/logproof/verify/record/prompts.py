@@ -54,16 +54,16 @@ def prompts(data: bytes, name: str = "prompts") -> list[Prompt]:
     """
     if len(data) > MAX_PROMPTS_BYTES:
         raise UsageError(f"{name} has {len(data)} bytes; the limit is {MAX_PROMPTS_BYTES}")
-    found: dict[str, Prompt] = {}
+    by_id: dict[str, Prompt] = {}
     for number, line in enumerate(data.splitlines(), start=1):
         if line.strip():
             prompt = _prompt(line, f"{name}:{number}", number)
-            if prompt.id in found:
+            if prompt.id in by_id:
                 raise DatasetError(f"{name}:{number}: the id {prompt.id!r} occurs twice")
-            found[prompt.id] = prompt
-    if not found:
+            by_id[prompt.id] = prompt
+    if not by_id:
         raise UsageError(f"{name} holds no prompt", hint='one JSON object a line, such as {"text": "Once upon a time"}')
-    return list(found.values())
+    return list(by_id.values())
 
 
 def _prompt(line: bytes, where: str, number: int) -> Prompt:
@@ -71,8 +71,8 @@ def _prompt(line: bytes, where: str, number: int) -> Prompt:
         row = msgspec.json.decode(line, type=_Row)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{where}: {error}") from None
-    given = [v for v in (row.text, row.token_ids, row.messages) if v]
-    if len(given) != 1:
+    inputs = [v for v in (row.text, row.token_ids, row.messages) if v]
+    if len(inputs) != 1:
         raise DatasetError(f"{where}: exactly one of text, token_ids, messages, not empty, is needed")
     turns = tuple(text_message(t.role, t.content) for t in row.messages or ()) or None
     wanted = Input(text=row.text or None, token_ids=row.token_ids or None, messages=turns)

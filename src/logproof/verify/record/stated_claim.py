@@ -68,17 +68,17 @@ def identity(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
     Raises UsageError for another name, one that comes twice or an empty value, and for a file that cannot be read.
     """
-    given: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in pairs:
         if name not in ("revision", *DIGESTS):
             raise UsageError(f"--identity knows revision, {', '.join(DIGESTS)}; got {name!r}")
-        if name in given:
+        if name in fields:
             raise UsageError(f"--identity gives {name} twice")
         if not value:
             kind = "a name" if name == "revision" else "64 hex digits or a file"
             raise UsageError(f"--identity {name}= is empty", hint=f"give {kind}")
-        given[name] = value
-    return {name: value if name == "revision" else _digest(value) for name, value in given.items()}
+        fields[name] = value
+    return {name: value if name == "revision" else _digest(value) for name, value in fields.items()}
 
 
 def _digest(value: str) -> str:

@@ -43,7 +43,7 @@ def _enforced(
     connection: Connection, artifact: Artifact, chosen: ReplayPlan, prompt: Ids, before: Ids, piece: Ids
 ) -> Request:
     claimed = artifact.sampling
-    processed, told = chosen.mode == "processed", connection.facts.has_plugin("logprobs_mode")
+    processed, switched = chosen.mode == "processed", connection.facts.has_plugin("logprobs_mode")
     sampling = Sampling(
         max_tokens=len(piece),
         temperature=claimed.temperature if processed else 0.0,
@@ -64,7 +64,7 @@ def _enforced(
         scoring=Scoring(sampled=chosen.width),
         replay=Replay(
             token_ids=tuple(piece.tolist()),
-            logprobs_mode=("processed" if processed else "raw") if told else None,
+            logprobs_mode=("processed" if processed else "raw") if switched else None,
         ),
         output=chosen.output,
         options=options,
