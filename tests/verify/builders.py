@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -40,6 +41,12 @@ VOCAB = 200
 EOS = 0
 PLAIN = Sampler(1.0)
 Array = NDArray[np.float64]
+
+
+def from_maps(sampled_ids: Sequence[int], rows: Sequence[Mapping[int, float]]) -> Columns:
+    """Columns from one {id: logprob} map a position; the sampled logprob is read from the map, NaN if absent."""
+    drawn = [row.get(t) for t, row in zip(sampled_ids, rows, strict=True)]
+    return make_columns(sampled_ids, drawn, [list(r) for r in rows], [list(r.values()) for r in rows])
 
 
 def logits(n: int, seed: int, vocab: int = VOCAB, spread: float = 2.5) -> Array:

@@ -11,11 +11,9 @@ from logproof.errors import ArtifactError, UsageError
 from logproof.verify.artifact import signing
 from logproof.verify.artifact.artifact import (
     Artifact,
-    Derivation,
     Positions,
     RecordedSampling,
     Seal,
-    Seed,
     Signature,
     TokenIds,
     artifact_columns,
@@ -25,7 +23,6 @@ from logproof.verify.artifact.artifact import (
     decode_artifact,
     encode_artifact,
 )
-from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
 from logproof.verify.stats.support import Sampler
 from verify.builders import artifact, change, draw, logits, record
 
@@ -140,20 +137,6 @@ def test_columns_need_ids_and_logprobs(made: Artifact) -> None:
 def test_unresolved_sampling_is_named() -> None:
     assert "seed" not in RecordedSampling().unresolved()
     assert RecordedSampling(temperature=1.0).unresolved()[:2] == ("top_p", "top_k")
-
-
-def test_derived_seeds() -> None:
-    value = derive_seed("nonce", "request-1")
-    assert 0 <= value < 2**31
-    assert value == 1075625924
-    assert value != derive_seed("noncer", "equest-1")
-    bound = Seed(value=value, origin="derived", derivation=Derivation(alg="sha256-31", nonce="nonce", id="request-1"))
-    assert seed_is_bound(bound)
-    assert not seed_is_bound(msgspec.structs.replace(bound, value=value + 1))
-    assert not seed_is_bound(msgspec.structs.replace(bound, derivation=None))
-    assert seed_is_bound(Seed(value=1, origin="requester"))
-    assert not seed_is_bound(Seed(value=1, origin="executor"))
-    assert not seed_is_bound(None)
 
 
 KEY = bytes(range(32))

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.verify.artifact.columns import NO_ID, REST_SLACK, from_maps, lookup, make_columns, to_fixed, to_float32
+from logproof.verify.artifact.columns import NO_ID, REST_SLACK, make_columns, to_fixed, to_float32
 from logproof.verify.stats.support import Sampler
-from verify.builders import VOCAB, draw, log_softmax, logits, quick, record
+from verify.builders import VOCAB, draw, from_maps, log_softmax, logits, quick, record
 
 
 def test_ragged_rows_are_padded_and_sorted() -> None:
@@ -44,13 +44,6 @@ def test_unequal_lengths_are_refused(ids: list[int], rows: list[list[float]]) ->
 def test_rows_of_other_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
         make_columns([1], [None], [[1, 2]], [[-1.0]])
-
-
-def test_lookup_finds_listed_and_sampled_only() -> None:
-    c = make_columns([7], [-3.0], [[4, 5]], [[-1.0, -2.0]])
-    found = lookup(c, np.array([[5, 7, 8, NO_ID]]))
-    assert found[0, :2].tolist() == [-2.0, -3.0]
-    assert np.isnan(found[0, 2:]).all()
 
 
 @quick

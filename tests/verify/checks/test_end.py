@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from logproof.verify.artifact.artifact import Artifact, TokenIds, artifact_columns
-from logproof.verify.artifact.columns import from_maps
 from logproof.verify.checks import recorded
 from logproof.verify.checks.end import end_chances, end_faults, ending_ids
 from logproof.verify.stats.support import Sampler
-from verify.builders import EOS, VOCAB, artifact, change, draw, log_softmax, logits, masked, record
+from verify.builders import EOS, VOCAB, artifact, change, draw, from_maps, log_softmax, logits, masked, record
 
 replace = msgspec.structs.replace
 

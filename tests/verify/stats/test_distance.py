@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.verify.artifact.columns import Columns, from_maps, make_columns
+from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.stats import align, distance, gonka
 from logproof.verify.stats.support import Sampler
-from verify.builders import FLAT, VOCAB, draw, log_softmax, logits, noisy, quick, record
+from verify.builders import FLAT, VOCAB, draw, from_maps, log_softmax, logits, noisy, quick, record
 
 maps = st.lists(
     st.dictionaries(st.integers(0, 9), st.floats(-30, -0.01), min_size=1, max_size=5), min_size=1, max_size=6

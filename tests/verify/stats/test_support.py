@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.errors import UsageError
-from logproof.verify.artifact.columns import NO_ID, from_maps, make_columns
+from logproof.verify.artifact.columns import NO_ID, make_columns
 from logproof.verify.stats import redraw
 from logproof.verify.stats.plausibility import (
     greedy_gaps,
@@ -18,7 +18,7 @@ from logproof.verify.stats.plausibility import (
 from logproof.verify.stats.sampler_profiles import profile
 from logproof.verify.stats.support import Sampler, bending, claimed, support
 from verify import builders
-from verify.builders import VOCAB, bfloat, draw, log_softmax, logits, masked, noisy, quick, record
+from verify.builders import VOCAB, bfloat, draw, from_maps, log_softmax, logits, masked, noisy, quick, record
 
 SPLITMIX = profile("v1-cpu-splitmix")
 samplers = st.builds(

@@ -7,7 +7,7 @@ so nothing may be concluded from the sampled token's presence about tokens that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import msgspec
@@ -146,12 +146,6 @@ def make_columns(
     return sort_rows(np.asarray(sampled_ids, np.int64), drawn, pad(ids, NO_ID), pad(logprobs, -np.inf))
 
 
-def from_maps(sampled_ids: Sequence[int], rows: Sequence[Mapping[int, float]]) -> Columns:
-    """Columns from one {id: logprob} map a position; the sampled logprob is read from the map, NaN if absent."""
-    drawn = [row.get(t) for t, row in zip(sampled_ids, rows, strict=True)]
-    return make_columns(sampled_ids, drawn, [list(r) for r in rows], [list(r.values()) for r in rows])
-
-
 def pad(rows: Sequence[Sequence[float]], fill: float) -> NDArray[np.float64]:
     """Ragged rows as one float64 array [n, w], filled at the right. Ids below 2**53 stay exact."""
     width = max((len(r) for r in rows), default=0)
@@ -251,18 +245,6 @@ def true_cells(mask: Mask) -> tuple[Ids, Ids]:
 def row_sums(table: Floats) -> Floats:
     """Sum of each row, float64 [n]: as a product with ones, which is several times faster than a sum of short rows."""
     return np.asarray(table @ np.ones(table.shape[1]), np.float64)
-
-
-def lookup(columns: Columns, ids: Ids) -> Floats:
-    """Logprobs of the given ids at each position. ids: int64 [n, m] -> float64 [n, m], NaN where not listed.
-
-    The sampled token counts as listed when its logprob was reported.
-    """
-    own_ids, own = columns.entries
-    found = matches(ids, own_ids)
-    out = np.full(ids.shape, np.nan)
-    out.ravel()[found.left] = own.take(found.right)
-    return out
 
 
 REST_SLACK = 1e-3
