@@ -17,6 +17,7 @@ JUDGED := $(JUDGE)/.ready
 SGLANG := $(VENV)/.sglang
 GATEWAY := .venv-gateway
 GATED  := $(GATEWAY)/.ready
+TIMES  := .test-state/times.xml
 
 .PHONY: demo test test-fast lint format bench docs clean venv engine judge gateway
 .DELETE_ON_ERROR:
@@ -25,7 +26,8 @@ demo: $(READY)
 	$(BIN)/logproof demo $(ARGS)
 
 test: $(READY) $(SGLANG) $(GATED)
-	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+	$(BIN)/python -m pytest --cov --cov-report=term --junitxml=$(TIMES) $(ARGS)
+	$(BIN)/python scripts/minutes.py $(TIMES)
 
 test-fast: $(DEV)
 	$(BIN)/python -m pytest -m "not live" -q $(ARGS)
