@@ -2,8 +2,7 @@
 
 A conformal p-value is valid at any sample size if the tested score is exchangeable with the calibration scores: same
 model, engine pair, mode, width and length bucket, prompts of the same kind, one score a sequence. Where it is not, it
-says
-nothing; calibrate again.
+says nothing; calibrate again.
 """
 
 from __future__ import annotations

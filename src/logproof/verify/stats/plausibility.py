@@ -1,10 +1,9 @@
 """S2g, S3: are these tokens plausible draws, without knowing the seed?
 
 All read a record of logprobs (usually the verifier's) and the sampled ids. They see other temperatures, other cuts,
-other
-writers with clearly other taste; they are blind to weight changes that keep the distribution nearly the same (int8,
-fp8),
-and weak for low-entropy texts. Numeric noise makes the nominal null slightly wrong over thousands of tokens: calibrate.
+and other writers of clearly other taste. They are blind to weight changes that keep the distribution nearly the same
+(int8, fp8), and weak for low-entropy texts. Numeric noise makes the nominal null slightly wrong over thousands of
+tokens: calibrate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """S2 and S4: draw again with the claimed seed, and see whether the recorded token wins.
 
 An engine that samples by Gumbel-max takes the best of logit / T + noise(seed, step, token). The noise is a pure
-function (profiles.py), so a record of logprobs and a seed fix the token, up to rounding near ties.
+function (sampler_profiles.py), so a record of logprobs and a seed fix the token, up to rounding near ties.
 * S2 uses the verifier's logprobs: honest engines of equal weights miss at the rate of their rounding noise.
 * S4 uses the artifact's own logprobs, needs no model, and is exact: one violation is a contradiction in the record.
 Both are one-sided: only listed tokens that the sampler surely keeps are rivals, so a short list cannot accuse.

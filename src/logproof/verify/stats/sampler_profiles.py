@@ -1,9 +1,8 @@
 """Sampler profiles: which noise an engine version adds before it takes the best token, as data.
 
 A profile is named in the artifact's claim or found from the engine's name and version. What cannot be replayed says
-why;
-a profile whose equality with the engine was not shown (`proven` False) gives evidence only after a self-test on the
-trusted engine passed (policy.py keeps it).
+why; a profile whose equality with the engine was not shown (`proven` False) gives evidence only after a self-test on
+the trusted engine passed (policy.py keeps it).
 A profile holds only where the engine draws once a step for the request: speculative decoding, recomputation after
 preemption and chunked prefill with a seed break the step count.
 """

@@ -1,8 +1,7 @@
 """Which tokens the claimed sampler can draw at each position, and with what probability.
 
 vLLM's order: temperature, then min-p, then top-k (ties at the cut are kept), then top-p over what is left. A record
-lists
-only the best tokens of a position, so a token is *surely kept*, *surely cut*, or neither; the mass of unlisted tokens
+lists only the best tokens of a position, so a token is *surely kept*, *surely cut*, or neither; the mass of unlisted tokens
 after temperature lies between bounds. Nothing is extrapolated.
 """
 
@@ -153,8 +152,7 @@ class Support(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The drawn-from distribution of n positions. Cells [n, w + 1]: row entries, then the sampled token if apart.
 
     ids: int64. scores: logprob / temperature, below temperature 1 less the row's best, -inf in empty cells. kept, cut:
-    surely in, surely out. x: column of the
-    sampled token, int64 [n], -1 where its logprob is unknown.
+    surely in, surely out. x: column of the sampled token, int64 [n], -1 where its logprob is unknown.
     """
 
     ids: Ids
@@ -199,7 +197,7 @@ def support(columns: Columns, sampler: Sampler, *, slack: float = 0.0, vocab_siz
     cut. vocab_size: tells how many tokens are unlisted. Raises ValueError for a greedy sampler.
     """
     if sampler.greedy:
-        raise ValueError("a greedy sampler has no support; sampling.greedy_gaps judges it")
+        raise ValueError("a greedy sampler has no support; plausibility.greedy_gaps judges it")
     ids, logprobs = columns.entries
     scores = logprobs if sampler.temperature == 1.0 else logprobs / sampler.temperature
     shift = np.zeros(len(columns))
