@@ -1,8 +1,8 @@
 """Which tokens the claimed sampler can draw at each position, and with what probability.
 
 vLLM's order: temperature, then min-p, then top-k (ties at the cut are kept), then top-p over what is left. A record
-lists only the best tokens of a position, so a token is *surely kept*, *surely cut*, or neither; the mass of unlisted tokens
-after temperature lies between bounds. Nothing is extrapolated.
+lists only the best tokens of a position, so a token is *surely kept*, *surely cut*, or neither; the mass of unlisted
+tokens after temperature lies between bounds. Nothing is extrapolated.
 """
 
 from __future__ import annotations
