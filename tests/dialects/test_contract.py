@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from dialects import contract, toy
 from dialects.wires import REPLIES, events_of
-from logproof.dialects import registry
 from logproof.dialects.registry import BUILT_IN, dialect_ids, get_dialect
 from logproof.dialects.samples import MESSAGES, SAMPLES
 from logproof.errors import InvalidRequest, RequestRefused, UsageError
@@ -75,32 +73,6 @@ def test_the_samples_cover_every_leaf_and_nothing_else() -> None:
 def test_the_samples_show_the_feature_they_stand_for() -> None:
     for feature, messages in MESSAGES.items():
         assert feature in contract.active_leaves_of(messages)
-
-
-@pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The toy dialect, installed as a third party would: an entry point, and nothing else."""
-    point = EntryPoint("toy", "dialects.toy:Toy", registry.GROUP)
-    wrong = EntryPoint("not_toy", "dialects.toy:Toy", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point, wrong] if group == registry.GROUP else [])
-
-
-@pytest.mark.usefixtures("registered")
-def test_a_third_party_dialect_takes_one_class_and_an_entry_point() -> None:
-    assert "toy" in dialect_ids()
-    dialect = get_dialect("toy")
-    contract.check_shape(dialect)
-    for facts in contract.ENDPOINTS.values():
-        for leaf in contract.leaves():
-            for value in contract.samples(leaf):
-                contract.check_leaf(dialect, facts, leaf, value)
-    assert contract.check_reply(dialect, SAID) == 1
-
-
-@pytest.mark.usefixtures("registered")
-def test_an_entry_point_of_another_id_is_no_dialect() -> None:
-    with pytest.raises(UsageError, match="does not give a dialect of that id"):
-        get_dialect("not_toy")
 
 
 def test_an_unknown_id_gives_the_nearest() -> None:

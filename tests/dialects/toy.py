@@ -1,49 +1,35 @@
-"""A third party's dialect, and the same with each fault that the contract must catch."""
+"""The third party's dialect of third_party/, and the same with each fault that the contract must catch."""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
-from logproof.dialects.common.decode import decode
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, Response, Usage
 
-
-class Reply(msgspec.Struct):
-    """The toy's reply."""
-
-    said: str
+THIRD_PARTY = Path(__file__).parent / "third_party"
+"""What an installed distribution leaves: a package, and its dist-info with the entry points."""
 
 
-_REPLY = msgspec.json.Decoder(Reply)
+def _toy() -> type[Dialect]:
+    """The class of the package, which is on the path for no longer than its import."""
+    sys.path.insert(0, str(THIRD_PARTY))
+    try:
+        toy: type[Dialect] = import_module("toy_wire").Toy
+    finally:
+        sys.path.remove(str(THIRD_PARTY))
+    return toy
 
 
-class Toy(Dialect):
-    """POST /say: text in, text out; everything else is refused."""
-
-    id: ClassVar[str] = "toy"
-    channels: ClassVar[dict[str, str]] = {}
-
-    def path(self, request: Request) -> str:
-        return "/say"
-
-    def lower(self, request: Request, facts: Facts, ledger: Ledger) -> None:
-        ledger.send("input.text", "/text")
-        ledger.noop("model", "the toy serves one model")
-        ledger.send("sampling.max_tokens", "/limit/tokens")
-        ledger.noop("schedule.stream", "the toy does not stream")
-        for leaf in list(ledger.active):
-            if leaf not in ("input.text", "model", "sampling.max_tokens", "schedule.stream"):
-                ledger.refuse(leaf, "the toy cannot")
-
-    def lift(self, request: Request, body: bytes) -> Response:
-        said = decode(_REPLY, body).said
-        return Response((Choice(0, said, Finish("stop", None)),), Usage())
+Toy = _toy()
 
 
 class Forgetful(Toy):
@@ -109,6 +95,6 @@ class Fickle(Toy):
     count: ClassVar[int] = 0
 
     def lift(self, request: Request, body: bytes) -> Response:
-        said = decode(_REPLY, body).said
+        said = super().lift(request, body).choices[0].text
         type(self).count += 1
         return Response((Choice(0, f"{said} {self.count}", Finish("stop", None)),), Usage())

@@ -50,8 +50,8 @@ class Capability(msgspec.Struct, frozen=True):
 def _inputs(**groups: msgspec.Struct) -> list[Request]:
     """The same request over each kind of input, so that a wire is judged on the input it takes."""
     inputs = (Input(text="Hi"), Input(messages=(_USER,)), Input(token_ids=(1, 2)))
-    made = {"sampling": _SAMPLING, **groups}
-    return [msgspec.structs.replace(Request("m", i), **made) for i in inputs]
+    records = {"sampling": _SAMPLING, **groups}
+    return [msgspec.structs.replace(Request("m", i), **records) for i in inputs]
 
 
 def _chat(*messages: Message, **groups: msgspec.Struct) -> list[Request]:
@@ -164,9 +164,10 @@ def plan(needs: Mapping[str, int], dialect: Dialect, facts: Facts, others: Itera
     lacks = {key: why for key, k in needs.items() if (why := missing(dialect, facts, key, k)) is not None}
     if not lacks:
         return
-    able = [d.id for d in others if d.id != dialect.id and not any(missing(d, facts, k, w) for k, w in needs.items())]
+    rest = [d for d in others if d.id != dialect.id]
+    giving = [d.id for d in rest if not any(missing(d, facts, k, w) for k, w in needs.items())]
     named = "; ".join(f"{_shown(key, needs[key])} ({why})" for key, why in lacks.items())
-    hint = f"this endpoint gives it through: {', '.join(able)}" if able else "no known dialect gives all of it here"
+    hint = f"this endpoint gives it through: {', '.join(giving)}" if giving else "no known dialect gives all of it here"
     raise PlanRefused(f"{dialect.id} cannot give {named}", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""Remarks: what a reader of a checked response must know, though nothing in it is wrong."""
+"""A note on a checked response: tokens were sampled that left no text, though nothing in the reply is wrong."""
 
 from __future__ import annotations
 

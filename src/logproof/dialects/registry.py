@@ -43,10 +43,10 @@ def get_dialect(dialect_id: str) -> Dialect:
             near = difflib.get_close_matches(dialect_id, dialect_ids(), n=1)
             raise UsageError(f"unknown dialect {dialect_id!r}", hint=f"did you mean {near[0]}?" if near else _known())
         loaded = found[0].load()
-    made = loaded() if isinstance(loaded, type) else loaded
-    if not isinstance(made, Dialect) or made.id != dialect_id:
+    dialect = loaded() if isinstance(loaded, type) else loaded
+    if not isinstance(dialect, Dialect) or dialect.id != dialect_id:
         raise UsageError(f"the entry point {dialect_id!r} does not give a dialect of that id")
-    return made
+    return dialect
 
 
 def _known() -> str:

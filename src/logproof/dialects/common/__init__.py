@@ -1,1 +1,1 @@
-"""What several dialects share: decoding, logprobs, texts of tokens, structured output, fields of engines."""
+"""What several dialects share: decoding, logprobs, texts of tokens, walks over messages, fields of engines."""

@@ -65,7 +65,7 @@ class GenAIUsage(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
 
     def lifted(self) -> Usage:
         """Usage of the IR: completion with thoughts. Tool results that the provider put in stand in the details."""
-        made = [n for n in (self.candidates_token_count, self.thoughts_token_count) if n is not None]
+        sampled = [n for n in (self.candidates_token_count, self.thoughts_token_count) if n is not None]
         names = (
             "tool_use_prompt_token_count",
             *(f for f in self.__struct_fields__ if f.endswith("_details")),
@@ -74,7 +74,7 @@ class GenAIUsage(msgspec.Struct, gc=False, omit_defaults=True, rename="camel"):
         details = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
         return Usage(
             prompt=self.prompt_token_count,
-            completion=sum(made) if made else None,
+            completion=sum(sampled) if sampled else None,
             total=self.total_token_count,
             cached=self.cached_content_token_count,
             reasoning=self.thoughts_token_count,

@@ -2,8 +2,8 @@
 
 What goes beyond OpenAI's fields depends on the endpoint: vLLM's and SGLang's own fields where the engine is
 known, ids of tokens where the endpoint's OpenAPI document lists the fields for them. A top-k of k is asked as
-k + 1 and narrowed (dialects/common/openai.py), because vLLM cuts its list. Prompt scores are those of the templated
-prompt, whose ids come with them.
+k + 1 and narrowed (dialects/common/openai_scores.py), because vLLM cuts its list. Prompt scores are those of the
+templated prompt, whose ids come with them.
 """
 
 from __future__ import annotations
