@@ -95,6 +95,28 @@ def test_a_constrained_text_that_was_cut_is_a_record_like_any_other() -> None:
     assert artifact.logprobs.mode == "constrained"
 
 
+@pytest.mark.parametrize(
+    ("change", "mode"),
+    [
+        ({"temperature": 1}, "raw"),
+        ({"temperature": 0.5}, "unknown"),
+        ({"temperature": 1, "top_p": 0.5}, "unknown"),
+        ({"temperature": 1, "top_k": 5}, "unknown"),
+        ({"temperature": 1, "presence_penalty": 0.5}, "unknown"),
+        ({"temperature": 1, "logit_bias": {"3": 1}}, "unknown"),
+    ],
+)
+def test_logprobs_of_a_server_that_does_not_tell_are_raw_only_without_cuts(
+    change: dict[str, object], mode: str
+) -> None:
+    found = pair("completion")
+    plain = {k: v for k, v in found.request.items() if k in ("model", "prompt", "max_tokens")}
+    body = json.dumps({**plain, **found.asks, **change}).encode()
+    (artifact,) = made("completion", Facts(), body=body)
+    assert artifact.logprobs is not None
+    assert artifact.logprobs.mode == mode
+
+
 def test_the_measured_mode_is_written() -> None:
     (artifact,) = made("completion", Facts(engine="vllm", logprobs_mode="processed"))
     assert artifact.logprobs is not None

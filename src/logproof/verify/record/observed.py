@@ -138,6 +138,10 @@ def _mode(body: dict[str, object], facts: Facts) -> LogprobsMode:
     return facts.logprobs_mode or "raw"
 
 
+_CHANGING = ("top_k", "min_p", "repetition_penalty", "logit_bias", "bad_words", "allowed_token_ids", "min_tokens")
+"""Fields after which the logprobs of a server that does not say what they are cannot be taken to be raw."""
+
+
 def reading_request(body: dict[str, object], width: int | None, mode: LogprobsMode) -> Request:
     """The request as a reader of its reply needs it: what `Dialect.lift` and `reply_checks.check` look at.
 
@@ -146,17 +150,21 @@ def reading_request(body: dict[str, object], width: int | None, mode: LogprobsMo
     fits it, and a completion that was cut inside its JSON is a record like any other. To a reader a grammar means only
     that tokens may be impossible, as after the cuts of a sampler; what the logprobs are is named by `_masked`.
     """
-    n = body.get("n")
-    masked = bool(grammar.digest(body))
+    n, masked = body.get("n"), bool(grammar.digest(body))
+    stated = {} if masked else body
     return Request(
         model=str(body.get("model") or ""),
         input=Input(text=""),
         sampling=Sampling(
             n=n if isinstance(n, int) and n > 0 else 1,
-            temperature=None if masked else _float(body.get("temperature")),
+            temperature=_float(stated.get("temperature")),
+            top_p=_float(stated.get("top_p")),
+            frequency_penalty=_float(stated.get("frequency_penalty")),
+            presence_penalty=_float(stated.get("presence_penalty")),
         ),
         scoring=Scoring(sampled=width, top_by=None if width is None else "text"),
         replay=Replay(logprobs_mode="processed" if masked else mode),
+        options={name: body[name] for name in _CHANGING if body.get(name)},
     )
 
 
