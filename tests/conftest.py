@@ -1,4 +1,7 @@
-"""What the whole suite shares: a fake server, and its order: quick tests, then those on vLLM, then those on SGLang."""
+"""What the whole suite shares: a fake server, the commands, and the order of its tests.
+
+Quick tests come first, then those on vLLM, then those on SGLang.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from cli.calling import Cli
 from fakes.server import FakeServer
+from logproof.cli.printing import err, out
 
 # On CI the same examples every time: what fails there fails for whoever looks into it.
 settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
@@ -36,3 +41,11 @@ def fake() -> Iterator[FakeServer]:
     """A server whose faults are programmed."""
     with FakeServer() as server:
         yield server
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs commands in this process and keeps what they print."""
+    monkeypatch.setattr(out, "_file", None)
+    monkeypatch.setattr(err, "_file", None)
+    return Cli(capsys)

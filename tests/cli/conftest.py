@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.calling import KEY, Cli
+from cli.calling import KEY
 from client import served
 from eval.toy import ToyEngine, serving
 from fakes.server import FakeServer
-from logproof.cli.printing import err, out
 
 
 @pytest.fixture
@@ -24,13 +23,6 @@ def fake() -> Iterator[FakeServer]:
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOGPROOF_TRACEBACK", raising=False)
     monkeypatch.setenv("LOGPROOF_API_KEY", KEY)
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.setattr(out, "_file", None)
-    monkeypatch.setattr(err, "_file", None)
-    return Cli(capsys)
 
 
 @pytest.fixture
