@@ -82,8 +82,9 @@ def _stripped(part: Part, gone: set[str]) -> Part:
 
 def cover(ledger: Ledger, pointer: str) -> None:
     """Declare every feature that no other decision was made about as sent within the messages at a pointer."""
-    for leaf in [leaf for leaf in ledger.active if leaf.startswith("input.messages.")]:
-        if not ledger.stopped(leaf) and leaf not in ledger.sent():
+    sent = ledger.sent()
+    for leaf in ledger.active:
+        if leaf.startswith("input.messages.") and leaf not in sent and not ledger.stopped(leaf):
             ledger.covered(leaf, pointer)
 
 
