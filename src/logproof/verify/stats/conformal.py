@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
 BUCKETS = (4, 16, 64, 256)
 """Least number of positions of each length bucket: 4-15, 16-63, 64-255, 256 and more. Fewer than four tell nothing."""
@@ -63,6 +62,8 @@ def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> tuple[f
         raise ValueError(f"{hits} of {trials}")
     if trials == 0:
         return 0.0, 1.0
+    from scipy import special  # here, for it takes a tenth of a command's start, and few commands need it
+
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if hits == 0 else float(special.betaincinv(hits, trials - hits + 1, tail))
     high = 1.0 if hits == trials else float(special.betaincinv(hits + 1, trials - hits, 1.0 - tail))
