@@ -10,9 +10,6 @@ import json
 import re
 from typing import Any
 
-import jsonschema
-from jsonschema.validators import validator_for
-
 from logproof.dialects.ledger import Ledger
 from logproof.errors import OutputContractError, clip
 from logproof.ir.request import STRUCTURED, Output
@@ -47,6 +44,10 @@ def refuse_broken(output: Output, ledger: Ledger) -> None:
 
 def schema_fault(schema: dict[str, object]) -> str | None:
     """What is wrong with a JSON Schema, or None."""
+    # Loaded here and below, for it takes a tenth of a command's start, and few requests have a schema.
+    import jsonschema
+    from jsonschema.validators import validator_for
+
     try:
         validator_for(schema).check_schema(schema)
     except jsonschema.SchemaError as error:
@@ -92,6 +93,9 @@ def _conform(output: Output, value: object, path: str) -> None:
         raise OutputContractError("the JSON value is no object", path=path)
     if output.json_schema is None:
         return
+    import jsonschema
+    from jsonschema.validators import validator_for
+
     validator: Any = validator_for(output.json_schema, default=jsonschema.Draft202012Validator)(output.json_schema)
     error = next(iter(validator.iter_errors(value)), None)
     if error is not None:
