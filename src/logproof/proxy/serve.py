@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import socket
-
-import uvicorn
+from typing import TYPE_CHECKING
 
 from logproof.errors import UsageError
 from logproof.proxy.app import Proxy
+
+if TYPE_CHECKING:
+    import uvicorn
 
 DRAIN_S = 30
 """Seconds that calls in flight may take after the signal."""
@@ -45,6 +47,8 @@ def run(proxy: Proxy, at: socket.socket) -> None:
 
 def server(proxy: Proxy, *, drain_s: int = DRAIN_S) -> uvicorn.Server:
     """A server that adds no header of its own and logs no request."""
+    import uvicorn  # here, for no other command needs it, and it would lengthen the start of each
+
     config = uvicorn.Config(
         proxy.application(),
         log_config=None,
