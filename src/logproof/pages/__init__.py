@@ -7,16 +7,11 @@ verify/audit/audit_page.py).
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from functools import cache
+from typing import TYPE_CHECKING
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("logproof.pages"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def render(template: str, **data: object) -> str:
@@ -24,4 +19,19 @@ def render(template: str, **data: object) -> str:
 
     Raises jinja2.UndefinedError where the template needs a value that was not given.
     """
-    return _TEMPLATES.get_template(template).render(data)
+    return _templates().get_template(template).render(data)
+
+
+@cache
+def _templates() -> Environment:
+    # Loaded with the first page, for few commands write one, and it would lengthen the start of each.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("logproof.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
