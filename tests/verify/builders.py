@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
@@ -30,7 +31,9 @@ from logproof.verify.artifact.artifact import (
     seal,
 )
 from logproof.verify.artifact.columns import Columns, make_columns
-from logproof.verify.artifact.replay_result import ReplayResult
+from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
+from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
+from logproof.verify.judge import judge
 from logproof.verify.policy import Policy, PolicyEngine
 from logproof.verify.stats import distance, sampler_noise
 from logproof.verify.stats.support import Sampler
@@ -206,6 +209,19 @@ def replayed(columns: Columns, **fields: object) -> ReplayResult:
         method="prefill", method_reason="stock", mode="raw", columns=columns, endpoint="http://t", fingerprint="fp-1"
     )
     return msgspec.structs.replace(base, **fields)
+
+
+def judged(
+    made: Artifact,
+    replay: ReplayResult | ReplayFailure | None,
+    rules: Policy | None,
+    now: datetime = datetime(2026, 6, 1, tzinfo=UTC),
+) -> Verdict:
+    """The verdict on a record that answers the requester's own request, whose prompt the verifier made likewise."""
+    known = KnownRequest(path=made.request.path, body=made.request.body, source="own")
+    ids = made.tokens.prompt_ids
+    prompt = MadePrompt(prompts=() if ids is None else (ids,), by="tests")
+    return judge(made, replay, rules, now, known=known, prompt=prompt)
 
 
 def finding(verdict: Verdict, test: str) -> Finding:

@@ -12,7 +12,6 @@ from logproof.verify.artifact.artifact import Artifact, ChoiceRef, Seed, TokenId
 from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.checks import recorded
-from logproof.verify.judge import judge
 from logproof.verify.policy import SelfTest
 from logproof.verify.stats import distance_table, gonka
 from logproof.verify.stats.support import Sampler
@@ -24,6 +23,7 @@ from verify.builders import (
     change,
     draw,
     finding,
+    judged,
     logits,
     noisy,
     policy,
@@ -44,7 +44,7 @@ def exact(sampler: Sampler = PLAIN, seed: int = 7, n: int = N) -> tuple[Artifact
 
 @pytest.mark.parametrize("sampler", [PLAIN, Sampler(0.8, 15), Sampler(1.0, 0, 0.9), Sampler(0.0)])
 def test_an_honest_exact_artifact_is_valid_and_replayed(sampler: Sampler) -> None:
-    got = judge(*exact(sampler), policy(), NOW)
+    got = judged(*exact(sampler), policy(), NOW)
     assert (got.status, got.level, got.exit_code) == ("valid", "replayed", 0), got.reasons
     assert got.context.method == "prefill"
     assert got.context.policy_digest == policy().digest
@@ -52,7 +52,7 @@ def test_an_honest_exact_artifact_is_valid_and_replayed(sampler: Sampler) -> Non
 
 @pytest.mark.parametrize("sampler", [PLAIN, Sampler(0.0)])
 def test_every_passed_test_says_what_it_cannot_see(sampler: Sampler) -> None:
-    passed = [f for f in judge(*exact(sampler), policy(), NOW).findings if f.outcome == "pass"]
+    passed = [f for f in judged(*exact(sampler), policy(), NOW).findings if f.outcome == "pass"]
     assert len(passed) >= 5
     assert [f.test for f in passed if not f.blind] == []
 
@@ -60,7 +60,7 @@ def test_every_passed_test_says_what_it_cannot_see(sampler: Sampler) -> None:
 def test_the_evidence_names_all_distances_and_adds_up() -> None:
     """Gonka's two forms stand beside ours, and sampling alone gives evidence that can be accumulated."""
     made, replay = exact()
-    got = judge(made, replay, policy(), NOW)
+    got = judged(made, replay, policy(), NOW)
     told = finding(got, "S1").statistic
     own = artifact_columns(made)
     near = replay.columns.narrow(20)
@@ -80,7 +80,7 @@ def test_every_edited_token_is_found_at_its_position(at: int) -> None:
     ids = list(made.tokens.completion_ids or ())
     ids[at] = (ids[at] + 1) % VOCAB
     cheat = artifact(record(z, ids, 20))
-    got = judge(cheat, None, None, NOW)
+    got = judged(cheat, None, None, NOW)
     assert (got.status, finding(got, "S4").reason) == ("invalid", "self_replay")
     assert f"token {at} " in finding(got, "S4").detail
 
@@ -100,7 +100,7 @@ def test_edited_logprobs_are_found_at_their_position() -> None:
             edited.astype(np.float32).astype(np.float64).tolist(),
         )
     )
-    got = judge(cheat, replay, policy(), NOW)
+    got = judged(cheat, replay, policy(), NOW)
     assert finding(got, "S1").outcome == "fail"
     assert "1 of 120 positions" in finding(got, "S1").detail
     assert "first 40" in finding(got, "S1").detail
@@ -111,7 +111,7 @@ def test_prefill_attack_with_honest_logprobs() -> None:
     z = logits(N, 99)
     foreign = draw(noisy(z, 1, 1.0), PLAIN, 7)
     cheat = artifact(record(z, foreign, 20))
-    got = judge(cheat, replayed(record(z, foreign, 40)), policy(), NOW)
+    got = judged(cheat, replayed(record(z, foreign, 40)), policy(), NOW)
     assert finding(got, "S1").outcome == "pass"
     assert finding(got, "S1").statistic["max_abs"] == 0.0
     assert finding(got, "S4").outcome == finding(got, "S2").outcome == "fail"
@@ -123,12 +123,12 @@ def test_low_ranks_under_a_greedy_claim() -> None:
     order = np.argsort(-z, axis=1)
     deep = [int(t) for t in order[:, 30]]
     greedy = Sampler(0.0)
-    got = judge(artifact(record(z, deep, 20), greedy), replayed(record(z, deep, 20)), policy(), NOW)
+    got = judged(artifact(record(z, deep, 20), greedy), replayed(record(z, deep, 20)), policy(), NOW)
     assert got.status == "invalid"
     assert finding(got, "S2g").outcome == finding(got, "S4").outcome == "fail"
     tied = bfloat(z, 8.0)
     ids = [int(np.flatnonzero(row == row.max())[-1]) for row in tied]
-    fair = judge(artifact(record(tied, ids, 20), greedy), replayed(record(tied, ids, 20)), policy(), NOW)
+    fair = judged(artifact(record(tied, ids, 20), greedy), replayed(record(tied, ids, 20)), policy(), NOW)
     assert fair.status == "valid", fair.reasons
 
 
@@ -136,7 +136,7 @@ def test_tokens_outside_top_k() -> None:
     z = logits(40, 99)
     ids = draw(z, PLAIN, 7)
     told = Sampler(1.0, 3)
-    got = judge(artifact(record(z, ids, 20), told), replayed(record(z, ids, 40)), policy(), NOW)
+    got = judged(artifact(record(z, ids, 20), told), replayed(record(z, ids, 40)), policy(), NOW)
     assert "cannot be drawn" in finding(got, "S4").detail
     assert finding(got, "S3").outcome == "fail"
 
@@ -149,17 +149,17 @@ def test_unlike_modes_are_inconclusive() -> None:
     made = artifact(record(z / 0.7, ids, 20), hot)
     assert made.logprobs is not None
     told = change(made, logprobs=replace(made.logprobs, mode="processed"))
-    got = judge(told, replayed(record(z, ids, 40)), policy(mode="processed"), NOW)
+    got = judged(told, replayed(record(z, ids, 40)), policy(mode="processed"), NOW)
     assert (got.status, finding(got, "align").reason) == ("inconclusive", "modes_differ")
     silent = change(made, logprobs=replace(made.logprobs, mode="unknown"))
-    got = judge(silent, replayed(record(z, ids, 40)), policy(), NOW)
+    got = judged(silent, replayed(record(z, ids, 40)), policy(), NOW)
     assert (got.status, finding(got, "align").reason) == ("inconclusive", "mode_unknown")
 
 
 def test_a_replay_that_enforced_nothing_gives_no_distance() -> None:
     made, _ = exact()
     other = draw(logits(N, 99), PLAIN, 8)
-    got = judge(made, replayed(record(logits(N, 99), other, 40)), policy(), NOW)
+    got = judged(made, replayed(record(logits(N, 99), other, 40)), policy(), NOW)
     assert (got.status, finding(got, "align").reason) == ("inconclusive", "replay_not_enforced")
     assert not any(f.test == "S1" for f in got.findings)
 
@@ -168,7 +168,7 @@ def test_a_replay_that_enforced_nothing_gives_no_distance() -> None:
 def test_a_failing_engine_is_never_the_artifacts_guilt_nor_a_pass(reason: str) -> None:
     made, _ = exact()
     failure = msgspec.convert({"reason": reason, "detail": "HTTP 400"}, ReplayFailure)
-    got = judge(made, failure, policy(), NOW)
+    got = judged(made, failure, policy(), NOW)
     assert (got.status, got.exit_code, finding(got, "S1").reason) == ("inconclusive", 2, reason)
 
 
@@ -176,7 +176,7 @@ def test_malformed_ids_are_invalid_before_any_engine() -> None:
     made, replay = exact()
     cheat = change(made, tokens=replace(made.tokens, completion_ids=(VOCAB, *(made.tokens.completion_ids or ())[1:])))
     for answer in (None, replay, ReplayFailure(reason="engine_cannot_replay", detail="HTTP 400")):
-        got = judge(cheat, answer, policy(), NOW)
+        got = judged(cheat, answer, policy(), NOW)
         assert (got.status, got.findings[0].reason) == ("invalid", "token_out_of_range")
     assert not recorded.check(cheat).replayable
 
@@ -184,53 +184,53 @@ def test_malformed_ids_are_invalid_before_any_engine() -> None:
 def test_texts_only_are_inconclusive_not_fraud() -> None:
     made, _ = exact()
     bare = change(made, tokens=TokenIds(prompt_ids=None, completion_ids=None), positions=None, logprobs=None)
-    got = judge(bare, None, policy(), NOW)
+    got = judged(bare, None, policy(), NOW)
     assert got.status == "inconclusive"
     assert any(f.reason == "no_token_ids" for f in got.findings)
     quiet = change(made, positions=None, logprobs=None)
-    assert any(f.reason == "no_logprobs" for f in judge(quiet, None, policy(), NOW).findings)
+    assert any(f.reason == "no_logprobs" for f in judged(quiet, None, policy(), NOW).findings)
 
 
 def test_without_replay_or_policy_nothing_is_valid() -> None:
     made, replay = exact()
-    assert finding(judge(made, None, policy(), NOW), "S1").reason == "not_replayed"
-    got = judge(made, replay, None, NOW)
+    assert finding(judged(made, None, policy(), NOW), "S1").reason == "not_replayed"
+    got = judged(made, replay, None, NOW)
     assert (got.status, finding(got, "S1").reason) == ("inconclusive", "profile_uncalibrated")
 
 
 def test_an_expired_policy_is_stale() -> None:
-    got = judge(*exact(), policy(), datetime(2027, 6, 1, tzinfo=UTC))
+    got = judged(*exact(), policy(), datetime(2027, 6, 1, tzinfo=UTC))
     assert (got.status, finding(got, "policy").reason) == ("inconclusive", "stale")
 
 
 def test_model_identity() -> None:
     made, replay = exact()
-    got = judge(made, replay, policy(model_id="other"), NOW)
+    got = judged(made, replay, policy(model_id="other"), NOW)
     assert (got.status, finding(got, "policy").reason) == ("inconclusive", "model_identity")
-    assert judge(made, replay, policy(model_id="other", pin_model=True), NOW).status == "invalid"
+    assert judged(made, replay, policy(model_id="other", pin_model=True), NOW).status == "invalid"
     model = replace(made.claim.model, weights_digest="aa")
     claimed = change(made, claim=replace(made.claim, model=model))
-    assert judge(claimed, replay, policy(weights_digest="bb"), NOW).status == "inconclusive"
-    assert judge(claimed, replay, policy(weights_digest="aa"), NOW).status == "valid"
+    assert judged(claimed, replay, policy(weights_digest="bb"), NOW).status == "inconclusive"
+    assert judged(claimed, replay, policy(weights_digest="aa"), NOW).status == "valid"
 
 
 @pytest.mark.parametrize("fields", [{"method": "decode"}, {"mode": "processed"}, {"k": 5}])
 def test_a_policy_for_another_case_does_not_speak(fields: dict[str, object]) -> None:
-    got = judge(*exact(), policy(**fields), NOW)
+    got = judged(*exact(), policy(**fields), NOW)
     assert (got.status, finding(got, "policy").reason) == ("inconclusive", "profile_uncalibrated")
 
 
 def test_an_executor_chosen_seed_gives_no_credit() -> None:
     made, replay = exact()
     free = change(made, sampling=replace(made.sampling, seed=Seed(value=7, origin="executor")))
-    got = judge(free, replay, policy(), NOW)
+    got = judged(free, replay, policy(), NOW)
     assert (got.status, got.level) == ("valid", "sampled")
     assert finding(got, "seed").reason == "seed_unbound"
-    strict = judge(free, replay, policy(require="replayed"), NOW)
+    strict = judged(free, replay, policy(require="replayed"), NOW)
     assert strict.status == "inconclusive"
     assert "may have chosen the seed" in strict.reasons[0]
     lie = change(made, sampling=replace(made.sampling, seed=Seed(value=8, origin="executor")))
-    assert judge(lie, replay, policy(), NOW).status == "invalid"
+    assert judged(lie, replay, policy(), NOW).status == "invalid"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_an_executor_chosen_seed_gives_no_credit() -> None:
 def test_draws_that_cannot_be_repeated_say_why(edit: object, words: str) -> None:
     made, replay = exact()
     assert callable(edit)
-    got = judge(edit(made), replay, policy(), NOW)
+    got = judged(edit(made), replay, policy(), NOW)
     assert got.status in ("valid", "inconclusive")
     assert got.level != "replayed"
     assert words in finding(got, "S4").detail
@@ -261,12 +261,12 @@ def test_choices_of_vllm_are_drawn_with_following_seeds() -> None:
     asked = replace(made.sampling, seed=Seed(value=made.sampling.seed.value - 2, origin="requester"))
     sent = replace(made.request, body={"n": 4})
     third = change(made, sampling=asked, choice=ChoiceRef(n=4, index=2), request=sent)
-    got = judge(third, replay, policy(), NOW)
+    got = judged(third, replay, policy(), NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.reasons
-    unasked = judge(change(third, request=made.request), replay, policy(), NOW)
+    unasked = judged(change(third, request=made.request), replay, policy(), NOW)
     assert unasked.level == "sampled"
     assert "for which the recorded request does not ask" in finding(unasked, "seed").detail
-    second = judge(change(third, choice=ChoiceRef(n=4, index=1)), replay, policy(), NOW)
+    second = judged(change(third, choice=ChoiceRef(n=4, index=1)), replay, policy(), NOW)
     assert {f.test for f in second.findings if f.outcome == "fail"} == {"S4", "S2"}
 
 
@@ -276,9 +276,9 @@ def test_a_temperature_that_vllm_lifts_is_replayed_as_lifted() -> None:
     cold = Sampler(0.01)
     own = record(z, draw(z, cold, 7), 20)
     told = artifact(own, Sampler(0.001), 7)
-    assert finding(judge(told, replayed(own), policy(), NOW), "S4").outcome == "pass"
-    assert finding(judge(artifact(own, Sampler(0.005), 7), replayed(own), policy(), NOW), "S4").outcome == "pass"
-    assert finding(judge(artifact(own, Sampler(0.02), 7), replayed(own), policy(), NOW), "S4").outcome == "fail"
+    assert finding(judged(told, replayed(own), policy(), NOW), "S4").outcome == "pass"
+    assert finding(judged(artifact(own, Sampler(0.005), 7), replayed(own), policy(), NOW), "S4").outcome == "pass"
+    assert finding(judged(artifact(own, Sampler(0.02), 7), replayed(own), policy(), NOW), "S4").outcome == "fail"
 
 
 def test_processed_logprobs_of_an_engine_that_reports_them_before_its_cuts_do_not_give_the_draw() -> None:
@@ -288,9 +288,9 @@ def test_processed_logprobs_of_an_engine_that_reports_them_before_its_cuts_do_no
     own = record(z / 0.8, draw(z, cut, 7), 5)
     made = artifact(own, cut, 7, k=5)
     made = change(made, logprobs=replace(made.logprobs, mode="processed"))
-    as_vllm = judge(made, None, None, NOW)
+    as_vllm = judged(made, None, None, NOW)
     assert finding(as_vllm, "S0c").outcome == "fail"
-    sglang = judge(engine(made, name="sglang"), None, None, NOW)
+    sglang = judged(engine(made, name="sglang"), None, None, NOW)
     assert all(f.outcome != "fail" for f in sglang.findings)
     assert "before" in finding(sglang, "S4").detail or "after its cuts" in finding(sglang, "S4").detail
 
@@ -303,13 +303,13 @@ def engine(made: Artifact, **fields: object) -> Artifact:
 def test_the_profile_follows_from_the_engine_or_a_selftest() -> None:
     made, replay = exact()
     unnamed = change(made, claim=replace(made.claim, sampler_profile=None))
-    assert judge(unnamed, replay, policy(), NOW).level == "replayed"
+    assert judged(unnamed, replay, policy(), NOW).level == "replayed"
     nameless = engine(unnamed, version=None)
-    assert judge(nameless, replay, policy(), NOW).level == "sampled"
+    assert judged(nameless, replay, policy(), NOW).level == "sampled"
     murmur = change(made, claim=replace(made.claim, sampler_profile="v2-gpu-murmur3"))
-    assert "no sampler profile" in finding(judge(murmur, replay, policy(), NOW), "S4").detail
+    assert "no sampler profile" in finding(judged(murmur, replay, policy(), NOW), "S4").detail
     shown = policy(selftest=SelfTest(profile="v2-gpu-murmur3", tokens=2000, violations=0))
-    assert finding(judge(murmur, replay, shown, NOW), "S4").outcome == "fail"
+    assert finding(judged(murmur, replay, shown, NOW), "S4").outcome == "fail"
 
 
 def silent(columns: Columns) -> Columns:
@@ -323,26 +323,26 @@ def test_unreported_sampled_logprobs() -> None:
     for sampler, test in ((Sampler(0.0), "S2g"), (PLAIN, "S2")):
         made, replay = exact(sampler)
         lost = artifact(silent(replay.columns), sampler, k=1)
-        assert finding(judge(lost, replay, one, NOW), "S4").reason == "no_logprobs"
-        got = judge(lost, replayed(silent(replay.columns)), one, NOW)
+        assert finding(judged(lost, replay, one, NOW), "S4").reason == "no_logprobs"
+        got = judged(lost, replayed(silent(replay.columns)), one, NOW)
         assert finding(got, test).reason == "no_logprobs"
         assert got.status == "inconclusive"
         assert made.positions is not None
         listed = change(made, positions=replace(made.positions, sampled=(None,) * N))
-        assert finding(judge(listed, replay, policy(), NOW), "S4").outcome == "pass"
+        assert finding(judged(listed, replay, policy(), NOW), "S4").outcome == "pass"
 
 
 def test_a_wrong_end_is_invalid() -> None:
     made, replay = exact()
-    assert judge(change(made, end=replace(made.end, finish_reason="stop")), replay, policy(), NOW).status == "invalid"
-    got = judge(change(made, end=replace(made.end, finish_reason=None)), replay, policy(), NOW)
+    assert judged(change(made, end=replace(made.end, finish_reason="stop")), replay, policy(), NOW).status == "invalid"
+    got = judged(change(made, end=replace(made.end, finish_reason=None)), replay, policy(), NOW)
     assert (got.status, finding(got, "S6").reason) == ("inconclusive", "end_unknown")
 
 
 def test_certain_texts_say_nothing_about_the_sampler() -> None:
     z = logits(N, 99, spread=600.0)
     ids = draw(z, PLAIN, 7)
-    got = judge(artifact(record(z, ids, 20)), replayed(record(z, ids, 40)), policy(), NOW)
+    got = judged(artifact(record(z, ids, 20)), replayed(record(z, ids, 40)), policy(), NOW)
     assert finding(got, "S3").reason == "low_entropy"
     assert got.status == "inconclusive"
 
@@ -351,7 +351,7 @@ def test_open_distributions_say_nothing_about_the_sampler() -> None:
     hot = Sampler(2.0)
     z = logits(N, 99)
     ids = draw(z, hot, 7)
-    got = judge(artifact(record(z, ids, 3), hot, k=3), replayed(record(z, ids, 3)), policy(k=3), NOW)
+    got = judged(artifact(record(z, ids, 3), hot, k=3), replayed(record(z, ids, 3)), policy(k=3), NOW)
     assert finding(got, "S3").reason == "sampler_unknown"
 
 
@@ -359,17 +359,18 @@ def test_the_lattice_is_noted() -> None:
     z = bfloat(logits(N, 99, spread=4.0))
     ids = draw(z, PLAIN, 7)
     c = record(z, ids, 20)
-    lying = judge(artifact(c, dtype="float32"), None, None, NOW)
+    lying = judged(artifact(c, dtype="float32"), None, None, NOW)
     assert finding(lying, "S0b").reason == "lattice"
-    assert finding(judge(artifact(c, dtype="bfloat16"), None, None, NOW), "S0b").reason is None
+    assert finding(judged(artifact(c, dtype="bfloat16"), None, None, NOW), "S0b").reason is None
     other = artifact(record(logits(N, 99), draw(logits(N, 99), PLAIN, 7), 20), dtype="bfloat16")
-    assert finding(judge(other, None, None, NOW), "S0b").reason == "lattice"
+    assert finding(judged(other, None, None, NOW), "S0b").reason == "lattice"
     hot = artifact(record(z / 0.7, ids, 20), dtype="bfloat16")
-    assert "they look like bfloat16, processed at temperature 0.7" in finding(judge(hot, None, None, NOW), "S0b").detail
+    look = finding(judged(hot, None, None, NOW), "S0b").detail
+    assert "they look like bfloat16, processed at temperature 0.7" in look
     assert "they look like bfloat16, raw" in finding(lying, "S0b").detail
     for dtype in (None, "int4"):
-        assert not any(f.test == "S0b" for f in judge(artifact(c, dtype=dtype), None, None, NOW).findings)
+        assert not any(f.test == "S0b" for f in judged(artifact(c, dtype=dtype), None, None, NOW).findings)
     coarse = artifact(c, dtype="float32")
     assert coarse.logprobs is not None
     rough = change(coarse, logprobs=replace(coarse.logprobs, step=0.01))
-    assert not any(f.test == "S0b" for f in judge(rough, None, None, NOW).findings)
+    assert not any(f.test == "S0b" for f in judged(rough, None, None, NOW).findings)

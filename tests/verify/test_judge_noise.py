@@ -10,12 +10,24 @@ import pytest
 
 from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.checks import recorded, sampling
-from logproof.verify.judge import judge
 from logproof.verify.policy import Holdout, Policy, Rates
 from logproof.verify.stats import conformal, distance, plausibility, redraw
 from logproof.verify.stats.sampler_profiles import profile
 from logproof.verify.stats.support import Sampler
-from verify.builders import PLAIN, VOCAB, artifact, change, draw, finding, logits, noisy, policy, record, replayed
+from verify.builders import (
+    PLAIN,
+    VOCAB,
+    artifact,
+    change,
+    draw,
+    finding,
+    judged,
+    logits,
+    noisy,
+    policy,
+    record,
+    replayed,
+)
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 replace = msgspec.structs.replace
@@ -60,7 +72,7 @@ def test_noisy_honest_pairs_are_valid_at_the_stated_rate(calibrated: Policy) -> 
     alarms, levels = 0, []
     for i in range(60):
         own, theirs = honest_pair(500 + i, PLAIN)
-        got = judge(artifact(own, seed=500 + i), replayed(theirs), calibrated, NOW)
+        got = judged(artifact(own, seed=500 + i), replayed(theirs), calibrated, NOW)
         alarms += got.status == "invalid"
         levels.append(got.level)
     assert conformal.clopper_pearson(alarms, 60)[0] <= 0.05
@@ -73,11 +85,11 @@ def test_noisy_frauds_are_found(calibrated: Policy) -> None:
     z = logits(40, 1700)
     coarse = noisy(z, 1, 0.3)
     ids = draw(coarse, PLAIN, 700)
-    weights = judge(artifact(record(coarse, ids, 20), seed=700), replayed(record(z, ids, 40)), calibrated, NOW)
+    weights = judged(artifact(record(coarse, ids, 20), seed=700), replayed(record(z, ids, 40)), calibrated, NOW)
     assert finding(weights, "S1").outcome == "fail"
     foreign = draw(noisy(z, 2, 1.5), PLAIN, 700)
     honest = noisy(z, 5700, SIZE)
-    writer = judge(artifact(record(honest, foreign, 20), seed=700), replayed(record(z, foreign, 40)), calibrated, NOW)
+    writer = judged(artifact(record(honest, foreign, 20), seed=700), replayed(record(z, foreign, 40)), calibrated, NOW)
     assert finding(writer, "S1").outcome == "pass"
     assert finding(writer, "S2").outcome == "fail"
     assert len(own) == len(theirs)
@@ -86,21 +98,21 @@ def test_noisy_frauds_are_found(calibrated: Policy) -> None:
 def test_noisy_greedy_pairs(calibrated: Policy) -> None:
     greedy = Sampler(0.0)
     own, theirs = honest_pair(800, greedy)
-    assert judge(artifact(own, greedy), replayed(theirs), calibrated, NOW).status == "valid"
+    assert judged(artifact(own, greedy), replayed(theirs), calibrated, NOW).status == "valid"
     z = logits(40, 1800)
     order = np.argsort(-z, axis=1)
     second = [int(t) for t in order[:, 3]]
-    cheat = judge(artifact(record(z, second, 20), greedy), replayed(record(z, second, 40)), calibrated, NOW)
+    cheat = judged(artifact(record(z, second, 20), greedy), replayed(record(z, second, 40)), calibrated, NOW)
     assert finding(cheat, "S2g").outcome == "fail"
     no_rates = replace(calibrated, rates=Rates())
-    got = judge(artifact(own, greedy), replayed(theirs), no_rates, NOW)
+    got = judged(artifact(own, greedy), replayed(theirs), no_rates, NOW)
     assert finding(got, "S2g").reason == "profile_uncalibrated"
 
 
 def test_uncalibrated_lengths_are_inconclusive(calibrated: Policy) -> None:
     own, theirs = honest_pair(900, PLAIN)
     bare = replace(calibrated, scores={}, rates=Rates())
-    got = judge(artifact(own, seed=900), replayed(theirs), bare, NOW)
+    got = judged(artifact(own, seed=900), replayed(theirs), bare, NOW)
     assert got.status == "inconclusive"
     assert finding(got, "S1").reason == finding(got, "S2").reason == "profile_uncalibrated"
     assert "59 are needed" in finding(got, "S1").detail
@@ -108,7 +120,7 @@ def test_uncalibrated_lengths_are_inconclusive(calibrated: Policy) -> None:
 
 def test_too_good_is_a_note(calibrated: Policy) -> None:
     own, _ = honest_pair(900, PLAIN)
-    got = judge(artifact(own, seed=900), replayed(own), calibrated, NOW)
+    got = judged(artifact(own, seed=900), replayed(own), calibrated, NOW)
     assert (finding(got, "N1").outcome, finding(got, "N1").reason) == ("note", "too_good")
 
 
@@ -117,7 +129,7 @@ def test_nothing_to_compare(calibrated: Policy) -> None:
     empty = make_columns(own.sampled_ids, [None] * 40, [[]] * 40, [[]] * 40)
     for used in (calibrated, policy()):
         hollow = artifact(empty, k=0, seed=900)
-        got = judge(
+        got = judged(
             hollow,
             replayed(replace(theirs, ids=empty.ids, logprobs=empty.logprobs, sampled_logprobs=empty.sampled_logprobs)),
             replace(used, k=0),
@@ -128,10 +140,10 @@ def test_nothing_to_compare(calibrated: Policy) -> None:
 
 def test_request_evidence_adds_up(calibrated: Policy) -> None:
     own, theirs = honest_pair(900, PLAIN)
-    honest = judge(artifact(own, seed=900), replayed(theirs), calibrated, NOW)
+    honest = judged(artifact(own, seed=900), replayed(theirs), calibrated, NOW)
     z = logits(40, 1900)
     foreign = draw(noisy(z, 2, 1.5), PLAIN, 900)
-    cheat = judge(artifact(record(z, foreign, 20), seed=900), replayed(record(z, foreign, 40)), calibrated, NOW)
+    cheat = judged(artifact(record(z, foreign, 20), seed=900), replayed(record(z, foreign, 40)), calibrated, NOW)
     assert honest.log_e < 2.0 < cheat.log_e
     bare = change(artifact(own), positions=None, logprobs=None)
     assert recorded.check(bare).case is None
@@ -143,15 +155,15 @@ def test_a_third_of_the_level_is_not_lost_where_there_is_no_seed(calibrated: Pol
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sampling, "_sampling_failed", lambda *args: asked.append(args[-1]))
         for seed in (900, None):
-            judge(artifact(own, seed=seed), replayed(theirs), calibrated, NOW)
+            judged(artifact(own, seed=seed), replayed(theirs), calibrated, NOW)
     assert asked == pytest.approx([0.05 / 18, 0.05 * 2 / 9])
 
 
 def test_three_tokens_are_too_few_for_a_distance(calibrated: Policy) -> None:
     own, theirs = honest_pair(900, PLAIN)
-    got = judge(artifact(own.head(3), seed=900), replayed(theirs.head(3)), calibrated, NOW)
+    got = judged(artifact(own.head(3), seed=900), replayed(theirs.head(3)), calibrated, NOW)
     assert (got.status, finding(got, "S1").reason) == ("inconclusive", "too_few_tokens")
-    got = judge(artifact(own.head(3), seed=900), replayed(own.head(3)), policy(), NOW)
+    got = judged(artifact(own.head(3), seed=900), replayed(own.head(3)), policy(), NOW)
     assert finding(got, "S1").outcome == "pass"
 
 
@@ -168,7 +180,7 @@ def test_an_honest_token_at_the_edge_of_top_k_is_a_margin_and_not_impossible(cal
     near = redraw.redraw(own, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack)
     assert not near.out.any()
     assert near.capped() <= near.tolerance
-    told = judge(artifact(own, narrow, 3, k=4), replayed(own), replace(calibrated, k=4), NOW)
+    told = judged(artifact(own, narrow, 3, k=4), replayed(own), replace(calibrated, k=4), NOW)
     assert finding(told, "S2").statistic["out"] == 0.0
     far = make_columns([3] * 40, [-5.0] * 40, rows, values)
     assert redraw.redraw(far, narrow, profile("v1-cpu-splitmix"), 3, 3, slack=slack).out.all()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from logproof.verify.artifact.artifact import Artifact, Mode, artifact_digest
+from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, POLICY
 from logproof.verify.checks import recorded, replayed
@@ -18,9 +19,19 @@ from logproof.verify.verdict import Context, Finding, Verdict, decide, unknown
 
 
 def judge(
-    artifact: Artifact, replay: ReplayResult | ReplayFailure | None, policy: Policy | None, now: datetime
+    artifact: Artifact,
+    replay: ReplayResult | ReplayFailure | None,
+    policy: Policy | None,
+    now: datetime,
+    *,
+    known: KnownRequest | None = None,
+    prompt: MadePrompt | None = None,
 ) -> Verdict:
-    """The verdict. replay None: only the checks of the record were wanted. now: with time zone."""
+    """The verdict. replay None: only the checks of the record were wanted. now: with time zone.
+
+    known: the requester's own request, None where only the record says what was asked. prompt: the ids that the
+    verifier made, of `known` where it is there, else of the record's request; None where nothing was made.
+    """
     trusted = policy.selftest.profile if policy is not None and policy.selftest and policy.selftest.passed else None
     checked = recorded.check(artifact, trusted, policy.eos_ids if policy is not None else None)
     findings = list(checked.findings)

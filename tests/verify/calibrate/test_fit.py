@@ -15,9 +15,9 @@ from logproof.verify.artifact.artifact import Artifact, seal
 from logproof.verify.calibrate import fit
 from logproof.verify.calibrate.collect import CalibrationSides, HonestPairs, collect, distinct, noise_floor
 from logproof.verify.calibrate.fit import Aim, HonestPair
-from logproof.verify.judge import judge
 from logproof.verify.record.prompts import Prompt, prompts
 from logproof.verify.stats.support import Sampler
+from verify.builders import judged
 from verify.parts import NOW, PINS, PROMPTS, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_EOS, Tiny, facts, open_tiny, serve
 
@@ -40,7 +40,7 @@ def test_calibration_of_an_exact_pair(fake: FakeServer) -> None:
     assert sum(h.alarms for h in made.holdout.values()) == 0
     assert sum(h.sequences for h in made.holdout.values()) > 0
     artifact = one(fake)
-    assert judge(artifact, run(replayed(fake, artifact)), made, NOW).level == "replayed"
+    assert judged(artifact, run(replayed(fake, artifact)), made, NOW).level == "replayed"
 
 
 def test_calibration_of_a_noisy_pair(fake: FakeServer) -> None:
@@ -79,7 +79,7 @@ def test_calibration_under_a_grammar_of_a_noisy_pair(fake: FakeServer) -> None:
         (pair,) = run(work(tiny, fresh)).pairs
         assert pair.artifact.sampling.structured_output == grammar.digest(pair.artifact.request.body)
         serve(fake, Tiny(jitter=0.02))
-        got = judge(pair.artifact, run(replayed(fake, pair.artifact, known=known)), made, NOW)
+        got = judged(pair.artifact, run(replayed(fake, pair.artifact, known=known)), made, NOW)
         assert got.status == status, got.reasons
 
 
@@ -187,5 +187,5 @@ def test_truncation_keeps_an_artifact_honest(fake: FakeServer) -> None:
     made = one(fake)
     short = fit.truncated(made, 5)
     assert len(short.tokens.completion_ids or ()) == 5
-    assert judge(short, None, None, NOW).status == "inconclusive"
+    assert judged(short, None, None, NOW).status == "inconclusive"
     assert fit.truncated(made, 20) is made

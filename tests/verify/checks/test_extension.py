@@ -15,10 +15,9 @@ from logproof.verify import check_table
 from logproof.verify.check_table import CHECKS, Check
 from logproof.verify.checks import recorded, replayed
 from logproof.verify.checks.case import RecordedCase, ReplayedCase
-from logproof.verify.judge import judge
 from logproof.verify.verdict import Finding, failed_if, passed
 from verify import builders
-from verify.builders import PLAIN, artifact, draw, finding, logits, policy, record
+from verify.builders import PLAIN, artifact, draw, finding, judged, logits, policy, record
 
 ROOM = Path(logproof.verify.__file__).parent
 ROOT = Path(__file__).parents[3]
@@ -55,7 +54,7 @@ def toy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_check_that_was_added_speaks_in_verdicts(tokens: int, outcome: str, status: str) -> None:
     z = logits(tokens, 3)
     ids = draw(z, PLAIN, 7)
-    got = judge(artifact(record(z, ids, 20)), builders.replayed(record(z, ids, 40)), policy(), NOW)
+    got = judged(artifact(record(z, ids, 20)), builders.replayed(record(z, ids, 40)), policy(), NOW)
     assert (finding(got, "T1").outcome, finding(got, "T1").blind) == (outcome, "words")
     assert got.status == status, got.reasons
 

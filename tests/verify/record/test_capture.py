@@ -18,11 +18,11 @@ from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact, artifact_digest, seal
 from logproof.verify.artifact.columns import columns_of
 from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
-from logproof.verify.judge import judge
 from logproof.verify.record.capture import capture, capture_one
 from logproof.verify.record.defaults import stated
 from logproof.verify.record.prompts import prompts
 from logproof.verify.stats.support import Sampler
+from verify.builders import judged
 from verify.parts import NOW, PINS, PROMPTS, TINY_POLICY, captured, claim, one, replayed, run
 from verify.tiny import FACTS, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
 
@@ -102,14 +102,14 @@ def test_what_a_foreign_endpoint_cannot_pin_stays_unresolved(fake: FakeServer) -
     made = one(fake, PINS, facts(engine="openai"))
     assert "min_p" not in fake.seen[-1].json()
     assert {"top_k", "min_p", "repetition_penalty", "min_tokens"} <= set(made.sampling.unresolved())
-    got = judge(made, run(replayed(fake, made)), TINY_POLICY, NOW)
+    got = judged(made, run(replayed(fake, made)), TINY_POLICY, NOW)
     assert got.status == "inconclusive"
     assert "unresolved" in " ".join(got.reasons)
     off = {"bad_words": [], "allowed_ids": [], "stop_token_ids": [], "min_tokens": 0, "ignore_eos": True}
     told = stated({"top_k": 0, "min_p": 0, "repetition_penalty": 1, **off})
     whole = one(fake, msgspec.structs.replace(PINS, defaults=told), facts(engine="openai"))
     assert (whole.sampling.unresolved(), whole.sampling.sources["min_p"]) == ((), "operator")
-    assert judge(whole, run(replayed(fake, whole)), TINY_POLICY, NOW).status == "valid"
+    assert judged(whole, run(replayed(fake, whole)), TINY_POLICY, NOW).status == "valid"
 
 
 def test_fixed_format_is_recorded_with_its_step(fake: FakeServer) -> None:
@@ -117,7 +117,7 @@ def test_fixed_format_is_recorded_with_its_step(fake: FakeServer) -> None:
     made = one(fake, msgspec.structs.replace(PINS, denominator=1024))
     assert made.logprobs is not None
     assert 0 < made.logprobs.step <= 0.5 / 1024
-    assert judge(made, run(replayed(fake, made)), TINY_POLICY, NOW).status == "valid"
+    assert judged(made, run(replayed(fake, made)), TINY_POLICY, NOW).status == "valid"
 
 
 def test_a_prompt_that_fails_is_kept_apart(fake: FakeServer) -> None:

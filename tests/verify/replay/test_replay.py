@@ -15,7 +15,6 @@ from logproof.ir.facts import Facts
 from logproof.verify.artifact.artifact import Artifact, artifact_columns, seal
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.verify import verify
-from logproof.verify.judge import judge
 from logproof.verify.policy import NoiseFloor
 from logproof.verify.record import defaults, observed
 from logproof.verify.replay.by_prefill import MAX_FILLS, missing
@@ -23,6 +22,7 @@ from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.support import Sampler
 from logproof.verify.verdict import Verdict
+from verify.builders import judged
 from verify.parts import NOW, PINS, TINY_POLICY, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
 
@@ -35,7 +35,7 @@ def test_honest_artifacts_replay_exactly_both_ways(fake: FakeServer, sampler: Sa
     answer = run(replayed(fake, made, asked, facts(plugin=PLUGIN), repeats=2))
     assert isinstance(answer, ReplayResult)
     assert (answer.method, answer.mode, answer.noise_floor) == (asked, "raw", 0.0)
-    got = judge(made, answer, msgspec.structs.replace(TINY_POLICY, method=asked), NOW)
+    got = judged(made, answer, msgspec.structs.replace(TINY_POLICY, method=asked), NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.reasons
 
 
@@ -54,7 +54,7 @@ def test_every_edited_token_is_found(fake: FakeServer) -> None:
                 positions=msgspec.structs.replace(made.positions, sampled=drawn),
             )
         )
-        got = judge(cheat, run(replayed(fake, cheat)), TINY_POLICY, NOW)
+        got = judged(cheat, run(replayed(fake, cheat)), TINY_POLICY, NOW)
         assert got.status == "invalid"
         s1 = next(f for f in got.findings if f.test == "S1")
         assert s1.outcome == ("fail" if at < 19 else "pass")
@@ -142,13 +142,13 @@ def test_a_constrained_completion_is_replayed_under_its_grammar(fake: FakeServer
     body = fake.seen[-1].json()
     assert (body["structured_outputs"], body["logprobs_mode"]) == (GRAMMAR["structured_outputs"], "raw_logprobs")
     rules = msgspec.structs.replace(TINY_POLICY, method="decode")
-    got = judge(made, answer, rules, NOW)
+    got = judged(made, answer, rules, NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.findings
     noisy = msgspec.structs.replace(rules, exact=None)
-    told = judge(made, answer, noisy, NOW)
+    told = judged(made, answer, noisy, NOW)
     assert told.status == "inconclusive"
     assert "calibrate with prompts whose completions a grammar constrains" in " ".join(told.reasons)
-    other = judge(made, msgspec.structs.replace(answer, mode="raw"), rules, NOW)
+    other = judged(made, msgspec.structs.replace(answer, mode="raw"), rules, NOW)
     assert "modes_differ" in [f.reason for f in other.findings]
 
 
@@ -161,7 +161,7 @@ def test_a_constrained_completion_without_the_means_is_inconclusive(fake: FakeSe
         failure = run(replayed(fake, made, asked, known))
         assert isinstance(failure, ReplayFailure)
         assert words in failure.detail
-        assert judge(made, failure, TINY_POLICY, NOW).status == "inconclusive"
+        assert judged(made, failure, TINY_POLICY, NOW).status == "inconclusive"
     lost = seal(msgspec.structs.replace(made, request=msgspec.structs.replace(made.request, body={"a": 1})))
     failure = run(replayed(fake, lost, "auto", facts(plugin=PLUGIN)))
     assert isinstance(failure, ReplayFailure)
@@ -189,8 +189,8 @@ def test_the_noise_floor_of_the_policy_stands_in_for_one_replay(fake: FakeServer
     serve(fake, Tiny())
     made = one(fake)
     rules = msgspec.structs.replace(TINY_POLICY, floor=NoiseFloor(repeat=3e-5))
-    assert judge(made, run(replayed(fake, made)), rules, NOW).context.noise_floor == 3e-5
-    assert judge(made, run(replayed(fake, made)), None, NOW).context.noise_floor is None
+    assert judged(made, run(replayed(fake, made)), rules, NOW).context.noise_floor == 3e-5
+    assert judged(made, run(replayed(fake, made)), None, NOW).context.noise_floor is None
 
 
 def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
@@ -213,7 +213,7 @@ def test_missing_tokens_are_asked_by_name(fake: FakeServer) -> None:
     assert missing(own, filled.columns)
     assert filled.scored is not None
     assert missing(own, filled.scored) == {}
-    s1 = next(f for f in judge(made, filled, TINY_POLICY, NOW).findings if f.test == "S1")
+    s1 = next(f for f in judged(made, filled, TINY_POLICY, NOW).findings if f.test == "S1")
     assert s1.statistic["max_abs"] < 1e-5
     assert run(work(narrow, 3)).scored is None
     assert run(work(facts(max_logprobs=4, fields={ROUTE: ()}))).scored is None
@@ -229,7 +229,7 @@ def test_long_decodes_go_in_windows(fake: FakeServer, monkeypatch: pytest.Monkey
     assert isinstance(answer, ReplayResult)
     assert len(fake.seen) - before == 3
     assert answer.columns.sampled_ids.tolist() == list(made.tokens.completion_ids or ())
-    assert judge(made, answer, msgspec.structs.replace(TINY_POLICY, method="decode"), NOW).status == "valid"
+    assert judged(made, answer, msgspec.structs.replace(TINY_POLICY, method="decode"), NOW).status == "valid"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_engine_failures_are_inconclusive(fake: FakeServer, reply: Any, reason: 
     failure = run(replayed(fake, made))
     assert isinstance(failure, ReplayFailure)
     assert failure.reason == reason
-    got = judge(made, failure, TINY_POLICY, NOW)
+    got = judged(made, failure, TINY_POLICY, NOW)
     assert (got.status, got.exit_code) == ("inconclusive", 2)
 
 
@@ -274,7 +274,7 @@ def test_a_server_that_enforces_nothing_gives_no_distance(fake: FakeServer) -> N
 
     fake.on(ROUTE, deaf)
     answer = run(replayed(fake, made, "decode", facts(plugin=PLUGIN)))
-    got = judge(made, answer, msgspec.structs.replace(TINY_POLICY, method="decode"), NOW)
+    got = judged(made, answer, msgspec.structs.replace(TINY_POLICY, method="decode"), NOW)
     assert got.status == "inconclusive"
     assert [f.reason for f in got.findings if f.test == "S1"] == ["replay_not_enforced"]
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from docs_script import MAKE_DOCS
-from logproof.verify.judge import judge
 from logproof.verify.stats.distance import Pairs
 from logproof.verify.stats.distance_table import DISTANCES, ComparedRows, Distance
-from verify.builders import PLAIN, artifact, draw, finding, logits, noisy, policy, record, replayed
+from verify.builders import PLAIN, artifact, draw, finding, judged, logits, noisy, policy, record, replayed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -38,7 +37,7 @@ def test_a_distance_that_was_added_is_reported_and_documented() -> None:
     z = logits(40, 3)
     ids = draw(z, PLAIN, 7)
     far = record(noisy(z, 1, 0.5), ids, 40)
-    numbers = finding(judge(artifact(record(z, ids, 20)), replayed(far), policy(), NOW), "S1").statistic
+    numbers = finding(judged(artifact(record(z, ids, 20)), replayed(far), policy(), NOW), "S1").statistic
     assert 0.0 < numbers["median"] < numbers["max_abs"]
     page = MAKE_DOCS.pages()["../verification.md"]
     assert "| `median` | median absolute difference, nats | textbook | half of the entries |" in page

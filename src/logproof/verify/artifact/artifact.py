@@ -310,7 +310,7 @@ def canonical_form(artifact: Artifact) -> bytes:
         del body["sampling"]["sources"]
     if artifact.positions is not None:
         body["positions"] = _column_digests(artifact.positions)
-    return json.dumps(_plain(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(plain_json(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def artifact_digest(artifact: Artifact) -> str:
@@ -341,12 +341,12 @@ _SAME = {str, int, bool, type(None)}
 """Types that stay as they are; named so that thousands of ids cost no call each."""
 
 
-def _plain(value: object) -> object:
-    """JSON values with floats as hexadecimal strings."""
+def plain_json(value: object) -> object:
+    """JSON values with floats as hexadecimal strings. Raises ArtifactError for a number that is not finite."""
     if isinstance(value, dict):
-        return {k: v if type(v) in _SAME else _plain(v) for k, v in value.items()}
+        return {k: v if type(v) in _SAME else plain_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [v if type(v) in _SAME else _plain(v) for v in value]
+        return [v if type(v) in _SAME else plain_json(v) for v in value]
     if isinstance(value, float):
         if not np.isfinite(value):
             raise ArtifactError("an artifact holds a number that is not finite")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
 from logproof.client.connect import Connection
 from logproof.parallel import in_order
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.known_request import KnownRequest, request_digest
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
@@ -28,18 +29,19 @@ async def verify(
     repeats: int = 1,
     fill: bool = False,
     explain: bool = False,
+    known: KnownRequest | None = None,
 ) -> tuple[ReplayResult | ReplayFailure | None, Verdict]:
     """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
 
     method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
-    failed, try other prompts (explain.py), at one more replay each.
+    failed, try other prompts (explain.py), at one more replay each. known: the requester's own request.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
     answer = None
     if recorded.check(artifact).replayable:
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
-    verdict = judge(artifact, answer, policy, datetime.now(UTC))
+    verdict = judge(artifact, answer, policy, datetime.now(UTC), known=known)
     if explain and isinstance(answer, ReplayResult) and policy is not None:
         verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
     return answer, verdict
@@ -55,13 +57,25 @@ async def verify_all(
     fill: bool = False,
     explain: bool = False,
     concurrency: int = 1,
+    requests: Mapping[str, KnownRequest] | None = None,
 ) -> list[Verdict]:
-    """The verdicts in order, at most `concurrency` replays in flight. Options and errors are those of `verify`."""
+    """The verdicts in order, at most `concurrency` replays in flight. Options and errors are those of `verify`.
+
+    requests: the requester's own requests by their digests.
+    """
     one = partial(verify, trusted, policy=policy, method=method, repeats=repeats, fill=fill, explain=explain)
-    return [verdict for _, verdict in await in_order([partial(one, a) for a in artifacts], concurrency)]
+    jobs = [partial(one, a, known=request_of(a, requests or {})) for a in artifacts]
+    return [verdict for _, verdict in await in_order(jobs, concurrency)]
 
 
-def verify_offline(artifacts: Sequence[Artifact], policy: Policy | None) -> list[Verdict]:
-    """The verdicts of the tests that need no engine, in order."""
+def request_of(artifact: Artifact, requests: Mapping[str, KnownRequest]) -> KnownRequest | None:
+    """The requester's request of the digest of the recorded one; None where the requester made no such request."""
+    return requests.get(request_digest(artifact.request.path, artifact.request.body))
+
+
+def verify_offline(
+    artifacts: Sequence[Artifact], policy: Policy | None, requests: Mapping[str, KnownRequest] | None = None
+) -> list[Verdict]:
+    """The verdicts of the tests that need no engine, in order. requests: see `verify_all`."""
     now = datetime.now(UTC)
-    return [judge(artifact, None, policy, now) for artifact in artifacts]
+    return [judge(a, None, policy, now, known=request_of(a, requests or {})) for a in artifacts]
