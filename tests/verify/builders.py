@@ -206,7 +206,13 @@ def policy(**fields: object) -> Policy:
 
 def replayed(columns: Columns, **fields: object) -> ReplayResult:
     base = ReplayResult(
-        method="prefill", method_reason="stock", mode="raw", columns=columns, endpoint="http://t", fingerprint="fp-1"
+        method="prefill",
+        method_reason="stock",
+        mode="raw",
+        columns=columns,
+        endpoint="http://t",
+        fingerprint="fp-1",
+        vocab_size=VOCAB,
     )
     return msgspec.structs.replace(base, **fields)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from logproof.verify.artifact.artifact import Artifact, ChoiceRef, Seed, TokenIds, artifact_columns
-from logproof.verify.artifact.columns import Columns, make_columns
+from logproof.verify.artifact.columns import Columns, make_columns, to_fixed
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.checks import recorded
 from logproof.verify.policy import SelfTest
@@ -355,22 +355,21 @@ def test_open_distributions_say_nothing_about_the_sampler() -> None:
     assert finding(got, "S3").reason == "sampler_unknown"
 
 
-def test_the_lattice_is_noted() -> None:
+def test_the_lattice_is_noted_and_rejects_float32() -> None:
     z = bfloat(logits(N, 99, spread=4.0))
     ids = draw(z, PLAIN, 7)
     c = record(z, ids, 20)
     lying = judged(artifact(c, dtype="float32"), None, None, NOW)
-    assert finding(lying, "S0b").reason == "lattice"
+    assert (finding(lying, "S0b").outcome, finding(lying, "S0b").reason) == ("fail", "lattice")
     assert finding(judged(artifact(c, dtype="bfloat16"), None, None, NOW), "S0b").reason is None
     other = artifact(record(logits(N, 99), draw(logits(N, 99), PLAIN, 7), 20), dtype="bfloat16")
     assert finding(judged(other, None, None, NOW), "S0b").reason == "lattice"
     hot = artifact(record(z / 0.7, ids, 20), dtype="bfloat16")
     look = finding(judged(hot, None, None, NOW), "S0b").detail
     assert "they look like bfloat16, processed at temperature 0.7" in look
-    assert "they look like bfloat16, raw" in finding(lying, "S0b").detail
     for dtype in (None, "int4"):
         assert not any(f.test == "S0b" for f in judged(artifact(c, dtype=dtype), None, None, NOW).findings)
-    coarse = artifact(c, dtype="float32")
+    coarse = artifact(to_fixed(c), dtype="bfloat16")
     assert coarse.logprobs is not None
-    rough = change(coarse, logprobs=replace(coarse.logprobs, step=0.01))
+    rough = change(coarse, logprobs=replace(coarse.logprobs, format="fixed", denominator=1024, step=0.5 / 1024))
     assert not any(f.test == "S0b" for f in judged(rough, None, None, NOW).findings)

@@ -34,7 +34,9 @@ SEEDS_CHOSEN = "seeds chosen to fit"
 STRUCTURE = Check(
     id="S0a",
     name="structure",
-    sees="ids in range and distinct, counts equal, logprobs finite, at most 0, sum at most 1; seal and signature",
+    sees="ids in range and distinct, counts equal, logprobs finite, at most 0, sum at most 1, in their number format,"
+    " whose rounding is no larger than the format makes it and whose unit is fine enough; rows as wide as was asked,"
+    " but where the claimed cuts explain it; the vocabulary that policy and trusted engine know; seal and signature",
     source="our rules, exact",
     file="checks/structure.py",
     blind="anything wrong but consistent",
@@ -44,12 +46,12 @@ ROUNDING = Check(
     id="S0b",
     name="rounding",
     sees="share of rows whose differences are multiples of 1/32 (bfloat16) or 1/256 (float16), times the temperature if"
-    " processed; else the dtype and temperature that fit",
+    " processed: float32 that lies there is none (exact); else noted, with the dtype and temperature that fit",
     source="rounding of logits",
     file="checks/rounding.py",
     blind="models that scale or cap logits, float32 heads, forged values",
     blind_also="coarse recording",
-    note=True,
+    exact=True,
 )
 MASS = Check(
     id="S0c",

@@ -12,8 +12,8 @@ from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, POLICY
 from logproof.verify.checks import recorded, replayed
-from logproof.verify.checks.case import RecordedCase, ReplayedCase
-from logproof.verify.policy import Policy
+from logproof.verify.checks.case import RecordedCase, ReplayedCase, trusted_facts
+from logproof.verify.policy import Policy, other_model
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import Context, Finding, Verdict, decide, unknown
 
@@ -26,14 +26,17 @@ def judge(
     *,
     known: KnownRequest | None = None,
     prompt: MadePrompt | None = None,
+    vocab_size: int | None = None,
 ) -> Verdict:
     """The verdict. replay None: only the checks of the record were wanted. now: with time zone.
 
     known: the requester's own request, None where only the record says what was asked. prompt: the ids that the
     verifier made, of `known` where it is there, else of the record's request; None where nothing was made.
+    vocab_size: of the model that the trusted engine runs, where no replay tells it.
     """
-    trusted = policy.selftest.profile if policy is not None and policy.selftest and policy.selftest.passed else None
-    checked = recorded.check(artifact, trusted, policy.eos_ids if policy is not None else None)
+    if isinstance(replay, ReplayResult) and replay.vocab_size is not None:
+        vocab_size = replay.vocab_size
+    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size))
     findings = list(checked.findings)
     if checked.case is not None:
         findings += _replayed(checked.case, replay, policy, now)
@@ -65,7 +68,7 @@ def _obstacle(artifact: Artifact, replay: ReplayResult, policy: Policy, now: dat
     """Why this policy does not speak about this artifact and replay."""
     if policy.expired(now):
         return unknown(POLICY, "stale", f"it expired on {policy.expires_at}")
-    other = _other_model(artifact, policy)
+    other = other_model(artifact.claim.model, policy)
     if other is not None:
         outcome: Literal["fail", "unknown"] = "fail" if policy.pin_model else "unknown"
         return Finding(test=POLICY.id, outcome=outcome, reason="model_identity", detail=other)
@@ -89,19 +92,6 @@ def _speaks_of(policy: Policy, mode: Mode) -> bool:
     return mode in (policy.mode, "unknown") or (
         mode == "constrained" and policy.mode == "raw" and policy.exact is not None
     )
-
-
-def _other_model(artifact: Artifact, policy: Policy) -> str | None:
-    model = artifact.claim.model
-    pairs = (
-        ("model id", model.id, policy.model_id),
-        ("weights digest", model.weights_digest, policy.weights_digest),
-        ("tokenizer digest", model.tokenizer_digest, policy.tokenizer_digest),
-    )
-    for name, claimed, known in pairs:
-        if claimed is not None and known is not None and claimed != known:
-            return f"{name} {claimed} is claimed, the policy is about {known}"
-    return None
 
 
 def request_log_e(findings: Sequence[Finding]) -> float:

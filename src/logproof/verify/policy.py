@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 
 from logproof.errors import UsageError
-from logproof.verify.artifact.artifact import Mode, Record
+from logproof.verify.artifact.artifact import Mode, ModelClaim, Record
+from logproof.verify.artifact.number_format import LEAST_DENOMINATOR
 from logproof.verify.check_table import DISTRIBUTION, SAMPLING, SEED, Check
 from logproof.verify.stats import conformal
 from logproof.verify.stats.distance import Sigma
@@ -109,7 +110,9 @@ class Policy(Record, frozen=True, kw_only=True):
     scores: bucket index -> statistic -> honest scores. exact: largest honest difference in nats where the pair is exact
     (then S1 is equality up to it), None where it is not. pin_model: unequal model digests are invalid, not
     inconclusive.
-    eos_ids: ids that end honest completions, as measured; they overrule an artifact's claim. Times are RFC 3339 in UTC.
+    eos_ids: ids that end honest completions, as measured; they overrule an artifact's claim. vocab_size: of the model,
+    as the trusted engine tells it. least_denominator: units a nat of the coarsest fixed format that counts. Times are
+    RFC 3339 in UTC.
     """
 
     schema: Literal["logproof-policy/1"]
@@ -120,6 +123,7 @@ class Policy(Record, frozen=True, kw_only=True):
     weights_digest: str | None = None
     tokenizer_digest: str | None = None
     eos_ids: tuple[int, ...] | None = None
+    vocab_size: int | None = None
     executor: PolicyEngine = PolicyEngine()
     verifier: PolicyEngine = PolicyEngine()
     method: Literal["prefill", "decode"]
@@ -135,6 +139,7 @@ class Policy(Record, frozen=True, kw_only=True):
     selftest: SelfTest | None = None
     exact: float | None = None
     pin_model: bool = False
+    least_denominator: int = LEAST_DENOMINATOR
     notes: tuple[str, ...] = ()
 
     @property
@@ -177,6 +182,19 @@ class Policy(Record, frozen=True, kw_only=True):
         return next((scores for scores in known if len(scores) >= enough), known[0])
 
 
+def other_model(model: ModelClaim, policy: Policy) -> str | None:
+    """How the claimed model is known to be another than the policy's, in words; None where it is not."""
+    pairs = (
+        ("model id", model.id, policy.model_id),
+        ("weights digest", model.weights_digest, policy.weights_digest),
+        ("tokenizer digest", model.tokenizer_digest, policy.tokenizer_digest),
+    )
+    for name, claimed, known in pairs:
+        if claimed is not None and known is not None and claimed != known:
+            return f"{name} {claimed} is claimed, the policy is about {known}"
+    return None
+
+
 def parse_time(text: str) -> datetime:
     """An RFC 3339 time with its zone. Raises UsageError for anything else."""
     try:
@@ -195,6 +213,10 @@ def faults(policy: Policy) -> list[str]:
         wrong.append(f"level {policy.level} is not between 0 and 0.5")
     if policy.k < 1:
         wrong.append(f"k is {policy.k}")
+    if policy.least_denominator < 1:
+        wrong.append(f"least_denominator is {policy.least_denominator}")
+    if policy.vocab_size is not None and policy.vocab_size < 1:
+        wrong.append(f"vocab_size is {policy.vocab_size}")
     if len(policy.sigma.edges) + 1 != len(policy.sigma.scales) or min(policy.sigma.scales, default=0.0) <= 0.0:
         wrong.append("sigma needs one scale more than edges, all above 0")
     if list(policy.sigma.edges) != sorted(policy.sigma.edges):

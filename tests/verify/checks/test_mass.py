@@ -88,7 +88,7 @@ def test_what_was_left_over_is_that_of_ties() -> None:
 
 @pytest.mark.parametrize("mode", ["raw", "unknown"])
 def test_processed_rows_stated_otherwise_are_told(mode: Mode) -> None:
-    got = found(stated(processed(logits(N, 9), Sampler(1.0, 10), 20), Sampler(1.0, 10), mode))
+    got = found(stated(processed(logits(N, 9), Sampler(1.0, 10), 10), Sampler(1.0, 10), mode, 10))
     assert got is not None
     assert (got.outcome, got.reason) == ("note", "kind")
     assert got.detail == f"100.0% of rows sum to 1; {mode} logprobs are stated, they look processed"

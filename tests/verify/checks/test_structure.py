@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from logproof.verify.artifact.artifact import Artifact, ChoiceRef, Positions, RecordedUsage, Seed, Signature, TokenIds
 from logproof.verify.artifact.columns import make_columns
+from logproof.verify.checks.case import TrustedFacts
 from logproof.verify.checks.structure import faults
 from verify.builders import artifact, change, logits, quick, record
 
@@ -133,21 +134,25 @@ def test_an_infinite_logprob_is_malformed(made: Artifact) -> None:
 
 def test_short_rows_are_sound_where_fewer_were_kept() -> None:
     c = make_columns([1, 1], [-0.5, -0.25], [[1, 2], [1]], [[-0.5, -1.0], [-0.25]])
-    assert faults(rows(artifact(c, k=3), kept=(2, 1))) == []
-    assert len(faults(artifact(c, k=3))) == 2
+    assert faults(spec(rows(artifact(c, k=3), kept=(2, 1)), mode="processed")) == []
+    assert len(faults(spec(artifact(c, k=3), mode="processed"))) == 2
+    assert len(faults(rows(artifact(c, k=3), kept=(2, 1)))) == 2
 
 
 def test_fixed_format() -> None:
     c = make_columns([1], [-0.5], [[1, 2]], [[-0.5, -1.0009765625]])
     made = spec(artifact(c, k=2), format="fixed", denominator=1024, step=0.5 / 1024)
     assert faults(made) == []
-    assert len(faults(spec(made, denominator=10))) == 1
+    assert [f.where for f in faults(spec(made, denominator=10))] == ["logprobs.denominator", "positions[0].logprobs"]
+    for wild in (2**41, 10**400):
+        assert "logprobs.denominator" in [f.where for f in faults(spec(made, denominator=wild))]
 
 
 def test_rounded_logprobs_may_exceed_zero_and_one_by_their_step() -> None:
-    c = make_columns([1], [0.0], [[1, 2]], [[0.0, -3.0]])
+    c = make_columns([1], [0.0], [[1, 2]], [[0.0, -6.5]])
     assert len(faults(artifact(c, k=2))) == 1
-    assert faults(spec(artifact(c, k=2), step=0.1)) == []
+    coarse = spec(artifact(c, k=2), format="fixed", denominator=256, step=0.5 / 256)
+    assert faults(coarse, TrustedFacts(least_denominator=256)) == []
 
 
 def test_texts_only_is_sound() -> None:
@@ -170,7 +175,9 @@ values = st.sampled_from([-0.5, -1.5, -0.1, -30.0, 0.0, 1e-7, 0.3, -9999.0, math
 
 
 @quick
-@given(st.lists(st.lists(values, min_size=2, max_size=2), min_size=1, max_size=3), st.sampled_from([0.0, 0.1, 0.5]))
+@given(
+    st.lists(st.lists(values, min_size=2, max_size=2), min_size=1, max_size=3), st.sampled_from([0.0, 1e-9, 0.1, 0.5])
+)
 def test_values_are_judged_as_the_plain_rules_say(table: list[list[float]], step: float) -> None:
     """Checked all at once or row by row, a fault is named exactly where a rule is broken."""
     n = len(table)
@@ -178,7 +185,11 @@ def test_values_are_judged_as_the_plain_rules_say(table: list[list[float]], step
     told = Positions(sampled=(None,) * n, ids=((1, 2),) * n, logprobs=tuple(map(tuple, table)))
     assert base.logprobs is not None
     made = replace(base, positions=told, seal=None, logprobs=replace(base.logprobs, step=step))
-    wrong = set()
+    wrong: set[str] = set()
+    real = [abs(v) for row in table for v in row if math.isfinite(v) and v > -9000.0]
+    half = float(np.spacing(np.float32(max(real, default=0.0)))) / 2.0
+    if step > half * (1 + 1e-9):
+        wrong, step = {"logprobs.step"}, half * (1 + 1e-9)
     for i, row in enumerate(table):
         finite = all(map(math.isfinite, row))
         high = finite and max(row) > step + 1e-6

@@ -25,7 +25,7 @@ class ReplayResult(msgspec.Struct, frozen=True, eq=False):
     columns: its distributions, with the ids that came back. scored: the same with every recorded token named, where
     that was asked; its rows are not the best tokens alone, so only distances read it. mode: what its logprobs are.
     noise_floor: largest difference between repeats of this replay, nats, None where it was made once. seconds: wall
-    time of all calls.
+    time of all calls. vocab_size: of the model that it runs, None where it does not tell.
     """
 
     method: Method
@@ -38,6 +38,7 @@ class ReplayResult(msgspec.Struct, frozen=True, eq=False):
     version: str | None = None
     fingerprint: str | None = None
     served_model: str | None = None
+    vocab_size: int | None = None
     noise_floor: float | None = None
     seconds: float = 0.0
     finish_reason: str | None = None

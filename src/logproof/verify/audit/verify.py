@@ -13,6 +13,7 @@ from logproof.verify.artifact.known_request import KnownRequest, request_digest
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
+from logproof.verify.checks.case import trusted_facts
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.replay.replay import replay
@@ -37,11 +38,11 @@ async def verify(
     failed, try other prompts (explain.py), at one more replay each. known: the requester's own request.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
-    answer = None
-    if recorded.check(artifact).replayable:
+    answer, vocab_size = None, trusted.facts.vocab_size
+    if recorded.check(artifact, trusted_facts(artifact, policy, vocab_size)).replayable:
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
-    verdict = judge(artifact, answer, policy, datetime.now(UTC), known=known)
+    verdict = judge(artifact, answer, policy, datetime.now(UTC), known=known, vocab_size=vocab_size)
     if explain and isinstance(answer, ReplayResult) and policy is not None:
         verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
     return answer, verdict

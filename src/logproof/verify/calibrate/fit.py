@@ -24,7 +24,7 @@ from logproof.verify.artifact.artifact import Artifact, Positions, artifact_colu
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.checks import recorded
-from logproof.verify.checks.case import drawn_by
+from logproof.verify.checks.case import TrustedFacts, drawn_by
 from logproof.verify.checks.seed import drawn_seed, seed_obstacle
 from logproof.verify.judge import judge
 from logproof.verify.policy import Holdout, Level, NoiseFloor, Policy, PolicyEngine, Rates, SelfTest
@@ -59,7 +59,7 @@ class HonestPair(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def fault(self) -> str | None:
         """The first test that the artifact fails by itself, with its detail; None where it is sound."""
-        findings = recorded.check(self.artifact).findings
+        findings = recorded.check(self.artifact, TrustedFacts(vocab_size=self.replay.vocab_size)).findings
         return next((f"{f.test}: {f.detail}" for f in findings if f.outcome == "fail"), None)
 
 
@@ -97,6 +97,7 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
         weights_digest=first.artifact.claim.model.weights_digest,
         tokenizer_digest=first.artifact.claim.model.tokenizer_digest,
         eos_ids=_eos_ids(pairs),
+        vocab_size=first.replay.vocab_size,
         executor=aim.executor,
         verifier=aim.verifier,
         method=first.replay.method,
@@ -204,7 +205,7 @@ def _score(p: HonestPair, n: int, policy: Policy, draw: redraw.Redraw | None) ->
     _, scores = measure(own, theirs, policy.sigma)
     sampler, _ = drawn_by(p.artifact)
     if not isinstance(sampler, str) and not sampler.greedy:
-        drawn = plausibility.outcomes(theirs, sampler, p.artifact.claim.model.vocab_size)
+        drawn = plausibility.outcomes(theirs, sampler, p.replay.vocab_size)
         scores["surprise"] = plausibility.surprise(drawn).z
     if draw is not None:
         scores["margin"] = draw.head(n).capped()
@@ -227,7 +228,7 @@ def _rates(pairs: Sequence[HonestPair], policy: Policy) -> Rates:
         draw = _redraw(p, p.replay.columns, sampler, profile, policy)
         if draw is not None:
             bins += np.bincount(redraw.margin_bins(draw), minlength=redraw.BINS)
-        drawn = plausibility.outcomes(p.replay.columns, sampler, p.artifact.claim.model.vocab_size)
+        drawn = plausibility.outcomes(p.replay.columns, sampler, p.replay.vocab_size)
         out, tokens = out + int(drawn.out.sum()), tokens + len(drawn.out)
     return Rates(
         margins=tuple(bins.tolist()),
@@ -252,7 +253,7 @@ def _redraw(
         return None
     if seed_obstacle(p.artifact, sampler, profile) is not None:
         return None
-    vocab, prompt = p.artifact.claim.model.vocab_size, len(p.artifact.tokens.prompt_ids or ())
+    vocab, prompt = p.replay.vocab_size, len(p.artifact.tokens.prompt_ids or ())
     slack = policy.cut_slack(sampler) if policy is not None else 0.0
     return redraw.redraw(rows, sampler, profile, seed, prompt, slack=slack, vocab_size=vocab)
 

@@ -1,4 +1,5 @@
-"""What the checks read of an artifact: its columns, the sampler that it claims, and the profile of its noise."""
+"""What the checks read of an artifact: its columns, the sampler that it claims, and the profile of its noise; and the
+numbers that the verifier knows by itself, which no record overrules."""
 
 from __future__ import annotations
 
@@ -6,13 +7,51 @@ import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, Mode, RecordedSampling
 from logproof.verify.artifact.columns import Columns
-from logproof.verify.policy import Policy
+from logproof.verify.artifact.number_format import LEAST_DENOMINATOR
+from logproof.verify.policy import Policy, other_model
 from logproof.verify.stats import sampler_profiles
 from logproof.verify.stats.sampler_profiles import Profile
 from logproof.verify.stats.support import Sampler, claimed
 
 LEAST_TEMPERATURE = 0.01
 """What vLLM 0.25 to 0.32 takes for a temperature above 0 and below it (`SamplingParams`)."""
+
+
+class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the verifier knows of the claimed model and of how it is recorded, from policy and trusted engine.
+
+    profile: a sampler profile that a self-test on the engine has shown. eos_ids: ids that end a completion, as
+    measured; they overrule the claim. vocab_size: of the claimed model, None where neither tells it. dtype: of the
+    executor's logits, where the record claims none. least_denominator: units a nat of the coarsest fixed format.
+    """
+
+    profile: str | None = None
+    eos_ids: tuple[int, ...] | None = None
+    vocab_size: int | None = None
+    dtype: str | None = None
+    least_denominator: int = LEAST_DENOMINATOR
+
+
+NOTHING_KNOWN = TrustedFacts()
+
+
+def trusted_facts(artifact: Artifact, policy: Policy | None, vocab_size: int | None = None) -> TrustedFacts:
+    """What is known without the record. vocab_size: of the model that the trusted engine runs.
+
+    A policy about another model, and an engine without a policy, say nothing of the claimed model's vocabulary.
+    """
+    if policy is None:
+        return NOTHING_KNOWN
+    tested = policy.selftest
+    same = other_model(artifact.claim.model, policy) is None
+    known = policy.vocab_size if policy.vocab_size is not None else vocab_size
+    return TrustedFacts(
+        profile=tested.profile if tested is not None and tested.passed else None,
+        eos_ids=policy.eos_ids,
+        vocab_size=known if same else None,
+        dtype=policy.executor.dtype,
+        least_denominator=policy.least_denominator,
+    )
 
 
 def drawn_by(artifact: Artifact, trusted_profile: str | None = None) -> tuple[Sampler | str, Profile | None]:
@@ -55,14 +94,14 @@ class RecordedCase(msgspec.Struct, frozen=True, eq=False):
     """What the checks of a record read: a sound artifact with ids and logprobs, and what follows from its claim.
 
     columns: its rows. sampler: the claimed one, or why no draw can be repeated. profile: of the sampler's noise, None
-    where none counts. eos_ids: ids that end a completion as measured on the trusted engine; they overrule the claim.
+    where none counts. facts: what the verifier knows by itself.
     """
 
     artifact: Artifact
     columns: Columns
     sampler: Sampler | str
     profile: Profile | None
-    eos_ids: tuple[int, ...] | None = None
+    facts: TrustedFacts = NOTHING_KNOWN
 
     @property
     def step(self) -> float:
@@ -76,8 +115,21 @@ class RecordedCase(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def vocab_size(self) -> int | None:
-        """Size of the claimed model's vocabulary, None where it is not known."""
-        return self.artifact.claim.model.vocab_size
+        """Size of the claimed model's vocabulary as the verifier knows it, None where it does not."""
+        return self.facts.vocab_size
+
+    def vocabulary_obstacle(self, *, redrawn: bool) -> str | None:
+        """Why the claimed sampling is not judged: it takes the number of tokens that no row lists. None where it is.
+
+        At temperature 1 the mass that a row leaves over is that of the unlisted tokens, however many they are. redrawn:
+        the draw is repeated, which asks for their mass under top-p alone.
+        """
+        sampler = self.sampler
+        if isinstance(sampler, str) or sampler.greedy or sampler.temperature == 1.0 or self.vocab_size is not None:
+            return None
+        if redrawn and sampler.top_p == 1.0:
+            return None
+        return "neither policy nor trusted engine tell how many tokens the vocabulary has"
 
 
 class ReplayedCase(msgspec.Struct, frozen=True, eq=False):

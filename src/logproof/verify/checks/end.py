@@ -154,10 +154,12 @@ def _chance(low: float, high: float) -> str:
     return f"at most {high:.2g}" if low == 0.0 else f"{low:.2g} to {high:.2g}"
 
 
-def end_chances(artifact: Artifact, columns: Columns, sampler: Sampler) -> EndChances | None:
+def end_chances(
+    artifact: Artifact, columns: Columns, sampler: Sampler, vocab_size: int | None = None
+) -> EndChances | None:
     """How likely an end was, by these rows under this sampler (greedy: under the rows themselves).
 
-    None where it is not known what ends a completion, or nothing does.
+    vocab_size: as the verifier knows it. None where it is not known what ends a completion, or nothing does.
     """
     ends = ending_ids(artifact)
     if not ends or not len(columns):
@@ -166,7 +168,7 @@ def end_chances(artifact: Artifact, columns: Columns, sampler: Sampler) -> EndCh
     named[-1] = True
     low, high = np.zeros(len(columns)), np.ones(len(columns))
     drawn = Sampler(1.0) if sampler.greedy else sampler
-    low[named], high[named] = _bounds(_rows(columns, named), ends, drawn, artifact.claim.model.vocab_size)
+    low[named], high[named] = _bounds(_rows(columns, named), ends, drawn, vocab_size)
     stopped = artifact.end.finish_reason != "length" and int(columns.sampled_ids[-1]) in ends
     return EndChances(low, high, stopped)
 
@@ -194,10 +196,10 @@ def _bounds(columns: Columns, ends: Collection[int], sampler: Sampler, vocab_siz
 
 def check_end(case: RecordedCase) -> list[Finding]:
     """S6, with how likely an end was where the claimed sampler is known."""
-    finding = end_finding(case.artifact, case.eos_ids)
+    finding = end_finding(case.artifact, case.facts.eos_ids)
     if finding.outcome != "pass" or isinstance(case.sampler, str):
         return [finding]
-    chances = end_chances(_measured(case.artifact, case.eos_ids), case.columns, case.sampler)
+    chances = end_chances(_measured(case.artifact, case.facts.eos_ids), case.columns, case.sampler, case.vocab_size)
     if chances is None:
         return [finding]
     detail = f"{finding.detail}; {chances.words}"

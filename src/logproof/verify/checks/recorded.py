@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, artifact_columns
-from logproof.verify.checks.case import RecordedCase, drawn_by
+from logproof.verify.checks.case import NOTHING_KNOWN, RecordedCase, TrustedFacts, drawn_by
 from logproof.verify.checks.claim import check_claim
 from logproof.verify.checks.end import check_end, end_finding
 from logproof.verify.checks.mass import check_mass
@@ -42,20 +42,14 @@ class RecordFindings(msgspec.Struct, frozen=True, eq=False):
         return self.case is not None
 
 
-def check(
-    artifact: Artifact, trusted_profile: str | None = None, eos_ids: tuple[int, ...] | None = None
-) -> RecordFindings:
-    """Run the checks of a record.
-
-    trusted_profile: a sampler profile that a self-test on the engine has shown. eos_ids: ids that end a completion as
-    measured on the trusted engine; they overrule the claim.
-    """
-    sound = check_structure(artifact)
+def check(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> RecordFindings:
+    """Run the checks of a record. facts: what the verifier knows by itself."""
+    sound = check_structure(artifact, facts)
     if sound.outcome == "fail":
         return RecordFindings((sound,))
     missing = check_evidence(artifact)
     if missing is not None:
-        return RecordFindings((sound, end_finding(artifact, eos_ids), missing))
-    sampler, profile = drawn_by(artifact, trusted_profile)
-    case = RecordedCase(artifact, artifact_columns(artifact), sampler, profile, eos_ids)
+        return RecordFindings((sound, end_finding(artifact, facts.eos_ids), missing))
+    sampler, profile = drawn_by(artifact, facts.profile)
+    case = RecordedCase(artifact, artifact_columns(artifact), sampler, profile, facts)
     return RecordFindings((sound, *(finding for run in RECORD_CHECKS for finding in run(case))), case)

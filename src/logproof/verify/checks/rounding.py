@@ -1,5 +1,8 @@
 """S0b: the lattice that a rounded logit leaves in recorded logprobs. Needs no model.
 
+Logits on the lattice of bfloat16 or float16 are not those of float32, however the claim names them: that is exact. A
+claim of either that no lattice shows is only noted, for the reasons below.
+
 Engines compute logits in the model's dtype. A bfloat16 logit of the usual magnitude is a multiple of 1/32, a
 float16 one of 1/256, so within a row all logprob differences are; after division by a temperature T they are
 multiples of that over T. This tells bfloat16 from float32, raw from processed, and finds T itself.
@@ -18,7 +21,7 @@ import numpy as np
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.check_table import ROUNDING
 from logproof.verify.checks.case import RecordedCase
-from logproof.verify.verdict import Finding
+from logproof.verify.verdict import Finding, failed_if, passed
 
 STEPS = {"bfloat16": 2.0**-5, "float16": 2.0**-8}
 TOLERANCE = 1e-4
@@ -26,7 +29,11 @@ TOLERANCE = 1e-4
 HONEST_SHARE = 0.95
 """Share of rows on the lattice of the claimed dtype from which the claim fits."""
 CHANCE_SHARE = 0.5
-"""Share of rows on bfloat16's lattice above which logits that are claimed to be float32 are not."""
+"""Share of rows on bfloat16's lattice above which logits that are claimed to be float32 look rounded."""
+CHANCE = 1e-3
+"""A row tells whether logits were rounded where its values would all lie on the lattice with at most this chance."""
+LEAST_ROWS = 8
+"""Such rows that a rejection needs."""
 
 
 def lattice_share(columns: Columns, step: float, temperature: float = 1.0, tolerance: float = TOLERANCE) -> float:
@@ -74,33 +81,68 @@ def read_lattice(
     return None
 
 
+def rounded_share(columns: Columns, step: float, temperature: float, tolerance: float) -> tuple[float, int]:
+    """Share of rows (0..1, NaN for none) whose differences all lie on the lattice, of those that tell; and their count.
+
+    A row tells where its distinct values are so many that chance puts all on the lattice with CHANCE at most.
+    """
+    near = tolerance * max(1.0, temperature)
+    values = np.where(columns.present, columns.logprobs, columns.logprobs[:, :1])
+    gaps = np.abs(values - values[:, :1]) * temperature
+    # Entries fall along a row, so equal ones are neighbours; gaps within the tolerance are 0 on any lattice.
+    distinct = (np.diff(gaps, axis=1) > 2.0 * near).sum(axis=1)
+    tells = min(1.0, 2.0 * near / step) ** distinct <= CHANCE
+    if not tells.any():
+        return float("nan"), 0
+    off = np.abs(gaps - np.round(gaps / step) * step)[tells]
+    return float((off <= near).all(axis=1).mean()), int(tells.sum())
+
+
 def check_rounding(case: RecordedCase) -> list[Finding]:
-    """S0b, a note: forged values may be put on the lattice, and some models have none."""
-    artifact, columns = case.artifact, case.columns
-    dtype, spec = artifact.claim.numerics.dtype, artifact.logprobs
-    step = STEPS.get(dtype or "")
-    if spec is None or columns.width < 2 or (step is None and dtype != "float32"):
+    """S0b: a failure where float32 is claimed of rounded logits, else a note: some models have no lattice."""
+    spec, columns = case.artifact.logprobs, case.columns
+    dtype = case.artifact.claim.numerics.dtype or case.facts.dtype
+    if spec is None or columns.width < 2:
         return []
-    if spec.step >= TOLERANCE:
-        return []
-    t = artifact.sampling.temperature or 1.0
+    t = case.artifact.sampling.temperature or 1.0
     scale = t if spec.mode == "processed" else 1.0
-    share = lattice_share(columns, step or STEPS["bfloat16"], scale)
-    odd = share < HONEST_SHARE if step is not None else share > CHANCE_SHARE
-    grid = dtype if step is not None else "bfloat16"
+    if dtype == "float32":
+        rounded = _rounded(columns, scale, max(TOLERANCE, 2.0 * spec.step))
+        if rounded is not None:
+            return [rounded]
+    if spec.step >= TOLERANCE or (dtype != "float32" and dtype not in STEPS):
+        return []
+    return [_noted(columns, dtype, scale, t)]
+
+
+def _rounded(columns: Columns, scale: float, tolerance: float) -> Finding | None:
+    """The failure where float32 is claimed of rounded logits. scale: the temperature that the logprobs were divided by.
+    tolerance: of a difference, nats."""
+    for name, step in STEPS.items():
+        share, rows = rounded_share(columns, step, scale, tolerance)
+        if rows >= LEAST_ROWS and share >= HONEST_SHARE:
+            detail = f"{share:.1%} of {rows} rows lie on the lattice of {name}; float32 is claimed"
+            finding = passed(ROUNDING, detail, rows, {"lattice_share": share})
+            return failed_if(True, finding, "lattice")
+    return None
+
+
+def _noted(columns: Columns, dtype: str, scale: float, temperature: float) -> Finding:
+    """What the lattice of the claimed dtype, or for float32 that of bfloat16, says; it rejects nothing."""
+    grid = dtype if dtype in STEPS else "bfloat16"
+    share = lattice_share(columns, STEPS[grid], scale)
+    odd = share < HONEST_SHARE if dtype in STEPS else share > CHANCE_SHARE
     detail = f"{share:.1%} of rows lie on the lattice of {grid}; {dtype} is claimed"
-    reading = read_lattice(columns, (t,)) if odd else None
+    reading = read_lattice(columns, (temperature,)) if odd else None
     if reading is not None:
         kind = "raw" if reading.temperature == 1.0 else f"processed at temperature {reading.temperature:g}"
         detail += f"; they look like {reading.dtype}, {kind}"
-    return [
-        Finding(
-            test=ROUNDING.id,
-            outcome="note",
-            reason="lattice" if odd else None,
-            detail=detail,
-            n=len(columns),
-            statistic={"lattice_share": share},
-            blind=ROUNDING.blind,
-        )
-    ]
+    return Finding(
+        test=ROUNDING.id,
+        outcome="note",
+        reason="lattice" if odd else None,
+        detail=detail,
+        n=len(columns),
+        statistic={"lattice_share": share},
+        blind=ROUNDING.blind,
+    )

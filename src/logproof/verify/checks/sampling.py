@@ -54,6 +54,9 @@ def _bet(finding: Finding, log_e: Floats, policy: Policy) -> Finding:
 
 def check_sampling(case: ReplayedCase, sampler: Sampler, level: float) -> Finding:
     """S3: surprise, out-of-support share and tempered alternatives; `level` is shared by the three."""
+    unsure = case.record.vocabulary_obstacle(redrawn=False)
+    if unsure is not None:
+        return unknown(SAMPLING, "vocabulary_unknown", unsure)
     drawn = plausibility.outcomes(case.verifier, sampler, case.record.vocab_size)
     surprise = plausibility.surprise(drawn)
     numbers = {"z": surprise.z, "entropy": surprise.entropy, "out": float(surprise.out), "open": float(surprise.open)}

@@ -90,7 +90,11 @@ def check_self_replay(case: RecordedCase) -> list[Finding]:
         step=case.step,
         vocab_size=case.vocab_size,
     )
-    return [_violations(draw, case.columns)]
+    finding = _violations(draw, case.columns)
+    unsure = case.vocabulary_obstacle(redrawn=True)
+    if finding.outcome == "pass" and unsure is not None:
+        return [unknown(SELF_REPLAY, "vocabulary_unknown", unsure, finding.n)]
+    return [finding]
 
 
 def _violations(draw: redraw.Redraw, columns: Columns) -> Finding:
@@ -131,6 +135,9 @@ def check_seed(case: ReplayedCase, sampler: Sampler) -> Finding:
     seed = drawn_seed(record.artifact)
     if obstacle is not None or record.profile is None or seed is None:
         return unknown(SEED, "sampler_unknown", obstacle or "no seed")
+    unsure = record.vocabulary_obstacle(redrawn=True)
+    if unsure is not None:
+        return unknown(SEED, "vocabulary_unknown", unsure)
     draw = redraw.redraw(
         case.verifier,
         sampler,

@@ -1,6 +1,7 @@
 """S0a: checks of an artifact against itself. No model, no engine, exact: an honest artifact never fails one.
 
-Each fault names the field and carries a reason: malformed, hash_mismatch, token_out_of_range, inconsistent_usage.
+Each fault names the field and carries a reason: malformed, hash_mismatch, token_out_of_range, inconsistent_usage,
+vocabulary. What the verifier knows by itself (`TrustedFacts`) counts before what the record says of its own numbers.
 Cannot see: anything that is wrong but consistent.
 """
 
@@ -16,20 +17,18 @@ import numpy as np
 from logproof.errors import ArtifactError
 from logproof.verify.artifact import signing
 from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions, artifact_digest
-from logproof.verify.artifact.columns import Floats
+from logproof.verify.artifact.columns import FILLER, Floats
+from logproof.verify.artifact.number_format import MOST_DENOMINATOR, in_format, most_step, unit_is_sound
 from logproof.verify.artifact.seeds import seed_is_bound
 from logproof.verify.check_table import STRUCTURE
+from logproof.verify.checks.case import NOTHING_KNOWN, TrustedFacts
 from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
-FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage"]
+FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage", "vocabulary"]
 SUM_SLACK = 1e-3
 """How far listed probabilities may sum beyond 1."""
-MOST_STEP = 0.5
-"""Largest rounding of a recorded logprob, nats."""
 ZERO_SLACK = 1e-6
 """How far above 0 a float32 logprob may come out, nats, beyond its rounding."""
-FILLER = -9000.0
-"""Values down from it are fillers that engines report for impossible tokens, such as vLLM's -9999."""
 MAX_WIDTH = 1024
 """Most entries that may be asked a position."""
 MAX_ID = 2**31 - 1
@@ -45,10 +44,18 @@ class StructureFault(msgspec.Struct, frozen=True):
     detail: str
 
 
-def faults(artifact: Artifact) -> list[StructureFault]:
-    """Every broken rule, in field order; empty for a sound artifact."""
-    checks = (_seal, _choice, _ids, _usage, _sampling, _spec, _rows)
-    return [fault for check in checks for fault in check(artifact)]
+def faults(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> list[StructureFault]:
+    """Every broken rule, in field order; empty for a sound artifact. facts: what the verifier knows by itself."""
+    values = _values_of(artifact.positions)
+    return [
+        *_seal(artifact),
+        *_choice(artifact),
+        *_ids(artifact, facts),
+        *_usage(artifact),
+        *_sampling(artifact),
+        *_spec(artifact, facts, values),
+        *_rows(artifact, facts, values),
+    ]
 
 
 def _bad(where: str, detail: str, reason: FaultReason = "malformed") -> Iterator[StructureFault]:
@@ -72,16 +79,25 @@ def _choice(a: Artifact) -> Iterator[StructureFault]:
         yield from _bad("choice", f"index {a.choice.index} of {a.choice.n} choices")
 
 
-def _ids(a: Artifact) -> Iterator[StructureFault]:
-    bound = a.claim.model.vocab_size
+def _vocabulary(a: Artifact, facts: TrustedFacts) -> int | None:
+    """Size of the vocabulary: the trusted one, else what the record claims, which can only narrow its ids."""
+    return a.claim.model.vocab_size if facts.vocab_size is None else facts.vocab_size
+
+
+def _ids(a: Artifact, facts: TrustedFacts) -> Iterator[StructureFault]:
+    bound, stated = _vocabulary(a, facts), a.claim.model.vocab_size
     for name, ids in (("prompt_ids", a.tokens.prompt_ids), ("completion_ids", a.tokens.completion_ids)):
         yield from _range(f"tokens.{name}", ids or (), bound)
     if a.tokens.completion_ids is not None and not a.tokens.completion_ids:
         yield from _bad("tokens.completion_ids", "is empty: nothing was produced")
     if a.tokens.prompt_ids is not None and not a.tokens.prompt_ids:
         yield from _bad("tokens.prompt_ids", "is empty: a completion follows from something")
-    if bound is not None and not 1 <= bound <= MAX_ID + 1:
-        yield from _bad("claim.model.vocab_size", f"is {bound}")
+    if stated is not None and not 1 <= stated <= MAX_ID + 1:
+        yield from _bad("claim.model.vocab_size", f"is {stated}")
+    elif None not in (stated, facts.vocab_size) and stated != facts.vocab_size:
+        yield from _bad(
+            "claim.model.vocab_size", f"is {stated}, the trusted model has {facts.vocab_size}", "vocabulary"
+        )
 
 
 def _range(where: str, ids: Sequence[int], bound: int | None) -> Iterator[StructureFault]:
@@ -134,7 +150,7 @@ def _sampling(a: Artifact) -> Iterator[StructureFault]:
         yield from _bad("sampling.seed", "does not follow from its derivation")
 
 
-def _spec(a: Artifact) -> Iterator[StructureFault]:
+def _spec(a: Artifact, facts: TrustedFacts, values: Floats) -> Iterator[StructureFault]:
     if (a.logprobs is None) != (a.positions is None):
         yield from _bad("logprobs", "and positions are given together or not at all")
     spec = a.logprobs
@@ -142,13 +158,25 @@ def _spec(a: Artifact) -> Iterator[StructureFault]:
         return
     if not 0 <= spec.k <= MAX_WIDTH:
         yield from _bad("logprobs.k", f"{spec.k} is not in 0..{MAX_WIDTH}")
-    if (spec.format == "fixed") != (spec.denominator is not None) or (spec.denominator or 1) < 1:
-        yield from _bad("logprobs.denominator", "goes with the fixed format, at least 1")
-    if not (math.isfinite(spec.step) and 0.0 <= spec.step <= MOST_STEP):
-        yield from _bad("logprobs.step", f"{spec.step} is not in 0..{MOST_STEP} nat")
+    if not unit_is_sound(spec):
+        yield from _bad("logprobs.denominator", f"goes with the fixed format, from 1 to {MOST_DENOMINATOR}")
+    elif spec.denominator is not None and spec.denominator < facts.least_denominator:
+        coarse = f"1/{spec.denominator} nat is coarser than 1/{facts.least_denominator}, which is asked for"
+        yield from _bad("logprobs.denominator", coarse)
+    most = most_step(spec, values)
+    if not 0.0 <= spec.step <= most:
+        yield from _bad("logprobs.step", f"{spec.step:.3g} is not in 0..{most:.3g} nat, as {spec.format} rounds")
 
 
-def _rows(a: Artifact) -> Iterator[StructureFault]:
+def _values_of(rows: Positions | None) -> Floats:
+    """All recorded logprobs, float64: the entries row by row, then those of the sampled tokens."""
+    if rows is None:
+        return np.zeros(0)
+    listed = [v for row in rows.logprobs for v in row]
+    return np.array([*listed, *(v for v in rows.sampled if v is not None)], np.float64)
+
+
+def _rows(a: Artifact, facts: TrustedFacts, values: Floats) -> Iterator[StructureFault]:
     rows, spec = a.positions, a.logprobs
     if rows is None or spec is None:
         return
@@ -160,29 +188,36 @@ def _rows(a: Artifact) -> Iterator[StructureFault]:
     if wrong:
         yield from _bad("positions", f"{n} tokens, but {wrong}")
         return
-    sound = _values_sound(rows, spec)
+    # A larger step is a fault by itself, and allows no value.
+    spec = msgspec.structs.replace(spec, step=max(0.0, min(spec.step, most_step(spec, values))))
+    bound, sound = _vocabulary(a, facts), _values_sound(rows, spec, values)
     for i in range(n):
-        yield from _row(a, rows, spec, i, sound=sound)
+        yield from _row(a, rows, spec, i, bound, sound=sound)
 
 
-def _row(a: Artifact, rows: Positions, spec: LogprobsSpec, i: int, *, sound: bool) -> Iterator[StructureFault]:
-    """Faults of one position. sound: its values are known to have none."""
+def _row(
+    a: Artifact, rows: Positions, spec: LogprobsSpec, i: int, bound: int | None, *, sound: bool
+) -> Iterator[StructureFault]:
+    """Faults of one position. bound: size of the vocabulary. sound: its values are known to have none."""
     ids, values, where = rows.ids[i], rows.logprobs[i], f"positions[{i}]"
     if len(ids) != len(values):
         yield from _bad(where, f"{len(ids)} ids and {len(values)} logprobs")
         return
-    yield from _range(f"{where}.ids", ids, a.claim.model.vocab_size)
+    yield from _range(f"{where}.ids", ids, bound)
     if len(set(ids)) != len(ids):
         yield from _bad(f"{where}.ids", "holds an id twice")
-    yield from _width(where, len(ids), spec, None if rows.kept is None else rows.kept[i])
+    yield from _width(where, len(ids), spec, None if rows.kept is None else rows.kept[i], bound)
     if not sound:
         yield from _values(where, values, rows.sampled[i], spec)
     yield from _drawn(where, a, rows, i)
 
 
-def _width(where: str, width: int, spec: LogprobsSpec, kept: int | None) -> Iterator[StructureFault]:
-    """Short rows only where fewer tokens were kept; wide rows only by engine ties, which double a row at most."""
+def _width(where: str, width: int, spec: LogprobsSpec, kept: int | None, bound: int | None) -> Iterator[StructureFault]:
+    """Short rows only where fewer tokens were kept, raw ones only where there are no more tokens; wide rows only by
+    engine ties, which double a row at most."""
     least = spec.k if kept is None else min(spec.k, kept)
+    if spec.mode == "raw":
+        least = spec.k if bound is None else min(spec.k, bound)
     if kept is not None and kept < 1:
         yield from _bad(f"{where}.kept", f"is {kept}")
     if width < least:
@@ -191,20 +226,19 @@ def _width(where: str, width: int, spec: LogprobsSpec, kept: int | None) -> Iter
         yield from _bad(f"{where}.ids", f"has {width} entries, {spec.k} were asked")
 
 
-def _values_sound(rows: Positions, spec: LogprobsSpec) -> bool:
+def _values_sound(rows: Positions, spec: LogprobsSpec, every: Floats) -> bool:
     """Whether `_values` would find nothing in any row: all at once, as nearly all artifacts are sound."""
     widths = [len(row) for row in rows.logprobs]
-    listed = np.array([v for row in rows.logprobs for v in row], np.float64)
-    every = np.concatenate((listed, np.array([v for v in rows.sampled if v is not None], np.float64)))
+    listed = every[: sum(widths)]
     if not (np.isfinite(every).all() and (every <= spec.step + ZERO_SLACK).all() and (every > FILLER).all()):
         return False
     mass = np.bincount(np.repeat(np.arange(len(widths)), widths), np.exp(np.minimum(listed, 0.0)))
-    return bool(mass.max(initial=0.0) < _most_mass(spec) * (1.0 - 1e-12)) and _in_format(every, spec)
+    return bool(mass.max(initial=0.0) < _most_mass(spec) * (1.0 - 1e-12)) and in_format(every, spec)
 
 
 def _most_mass(spec: LogprobsSpec) -> float:
-    """What listed probabilities may sum to, with the rounding of each value; larger steps are a fault by themselves."""
-    return (1.0 + SUM_SLACK) * math.exp(min(spec.step, MOST_STEP))
+    """What listed probabilities may sum to, with the rounding of each value."""
+    return (1.0 + SUM_SLACK) * math.exp(spec.step)
 
 
 def _values(where: str, values: Sequence[float], sampled: float | None, spec: LogprobsSpec) -> Iterator[StructureFault]:
@@ -218,16 +252,8 @@ def _values(where: str, values: Sequence[float], sampled: float | None, spec: Lo
         yield from _bad(f"{where}.logprobs", "holds a filler value; a token that cannot occur is left out")
     if math.fsum(math.exp(min(v, 0.0)) for v in values) > _most_mass(spec):
         yield from _bad(f"{where}.logprobs", "sum to more than 1 as probabilities")
-    if not _in_format(every, spec):
+    if not in_format(every, spec):
         yield from _bad(f"{where}.logprobs", f"holds a value that is not in {spec.format} format")
-
-
-def _in_format(values: Sequence[float] | Floats, spec: LogprobsSpec) -> bool:
-    array = np.asarray(values, np.float64)
-    if spec.format == "float32":
-        with np.errstate(over="ignore"):
-            return bool(np.array_equal(array.astype(np.float32).astype(np.float64), array))
-    return bool(np.array_equal(np.round(array * (spec.denominator or 1)) / (spec.denominator or 1), array))
 
 
 def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[StructureFault]:
@@ -240,17 +266,44 @@ def _drawn(where: str, a: Artifact, rows: Positions, i: int) -> Iterator[Structu
         yield from _bad(f"{where}.sampled", f"{rows.sampled[i]}, but the row lists {listed} for this token")
 
 
-def check_structure(artifact: Artifact) -> Finding:
-    """S0a: the first fault and how many there are; passed without any."""
-    broken = faults(artifact)
-    if not broken:
-        signature = artifact.seal.signature if artifact.seal is not None else None
-        signed = "" if signature is None else f", and is signed by {signature.key_id}"
-        return passed(STRUCTURE, f"the artifact obeys its own rules{signed}")
-    first = broken[0]
-    more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-    sound = passed(STRUCTURE, f"{first.where} {first.detail}{more}", len(broken))
-    return failed_if(True, sound, first.reason)
+def explained_width(artifact: Artifact, vocab_size: int | None) -> int:
+    """Entries that a row must have by what the record says of its kind, at most k.
+
+    Raw rows lack none but those of a small vocabulary. Processed ones list what the cuts left, constrained ones what a
+    grammar let through. vocab_size: the trusted one; without it none is known to be small.
+    """
+    spec, sampling = artifact.logprobs, artifact.sampling
+    if spec is None:
+        return 0
+    least = spec.k if vocab_size is None else min(spec.k, vocab_size)
+    if spec.mode == "constrained":
+        return min(least, 1) if sampling.structured_output else least
+    if spec.mode != "processed":
+        return least
+    if sampling.top_p not in (None, 1.0) or sampling.min_p or sampling.structured_output:
+        return min(least, 1)
+    return min(least, sampling.top_k or least, len(sampling.allowed_ids or ()) or least)
+
+
+def check_structure(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> Finding:
+    """S0a: the first fault and how many there are; unknown for rows that are short without a reason; else passed."""
+    broken = faults(artifact, facts)
+    if broken:
+        first = broken[0]
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        return failed_if(True, passed(STRUCTURE, f"{first.where} {first.detail}{more}", len(broken)), first.reason)
+    widths = [len(row) for row in artifact.positions.ids] if artifact.positions is not None else []
+    least = explained_width(artifact, facts.vocab_size)
+    short = [i for i, width in enumerate(widths) if width < least]
+    if short:
+        asked = artifact.logprobs.k if artifact.logprobs is not None else 0
+        detail = (
+            f"{len(short)} of {len(widths)} rows, first {short[0]}, have fewer than {least} of {asked} entries asked"
+        )
+        return unknown(STRUCTURE, "rows_short", detail, len(short))
+    signature = artifact.seal.signature if artifact.seal is not None else None
+    signed = "" if signature is None else f", and is signed by {signature.key_id}"
+    return passed(STRUCTURE, f"the artifact obeys its own rules{signed}")
 
 
 def check_evidence(artifact: Artifact) -> Finding | None:

@@ -75,6 +75,7 @@ async def replay(
         version=connection.facts.version,
         fingerprint=call.response.fingerprint,
         served_model=call.response.model,
+        vocab_size=connection.facts.vocab_size,
         noise_floor=_spread([c for c, _ in runs]),
         seconds=time.monotonic() - start,
         finish_reason=call.response.choices[0].finish.reason if chosen.method == "decode" else None,
