@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from logproof.verify.artifact.artifact import Artifact, Mode, artifact_digest
+from logproof.verify.artifact.artifact import Artifact, Mode, UnreadableRecord, artifact_digest
 from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.check_table import DISTRIBUTION, POLICY
+from logproof.verify.check_table import DISTRIBUTION, POLICY, STRUCTURE
 from logproof.verify.checks import recorded, replayed
 from logproof.verify.checks.case import RecordedCase, ReplayedCase, trusted_facts
 from logproof.verify.policy import Policy, other_model
 from logproof.verify.stats import evalue
-from logproof.verify.verdict import Context, Finding, Verdict, decide, unknown
+from logproof.verify.verdict import Context, Finding, Verdict, decide, failed_if, passed, unknown
 
 
 def judge(
@@ -42,6 +42,14 @@ def judge(
         findings += _replayed(checked.case, replay, policy, now)
     context = _context(artifact, replay, policy, now)
     return decide(findings, context, policy.require if policy is not None else "sampled", request_log_e(findings))
+
+
+def judge_unreadable(record: UnreadableRecord, policy: Policy | None, now: datetime) -> Verdict:
+    """The verdict on a line or row that is no artifact: invalid, by the rules of structure."""
+    finding = failed_if(True, passed(STRUCTURE, f"{record.where}: {record.detail}", 1), "unreadable")
+    time = now.astimezone(UTC).isoformat(timespec="seconds")
+    policy_digest = policy.digest if policy is not None else None
+    return decide([finding], Context(time=time, artifact_digest=record.digest, model="", policy_digest=policy_digest))
 
 
 def _replayed(

@@ -38,6 +38,8 @@ LEVELS = ("none", "distribution", "sampled", "replayed")
 
 Reason = Literal[
     "malformed",
+    "unreadable",
+    "key",
     "hash_mismatch",
     "token_out_of_range",
     "inconsistent_usage",
@@ -72,6 +74,8 @@ Reason = Literal[
 
 WORDS: dict[str, str] = {
     "malformed": "the artifact breaks its own rules",
+    "unreadable": "it is no artifact",
+    "key": "the record is not signed by a key that is required",
     "hash_mismatch": "the seal does not fit the content",
     "token_out_of_range": "a token id is outside the model's vocabulary",
     "inconsistent_usage": "the reported counts are not the recorded ones",

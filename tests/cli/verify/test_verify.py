@@ -85,3 +85,62 @@ def test_identity_is_claimed_and_held_against_the_policy(
     assert invoke("verify", other, "--engine", fake.url, "--policy", rules) == 1
     for bad, code in (("name=x", 3), ("revision", 3), (f"weights_digest={tokenizer}.none", 3)):
         assert invoke("capture", prompts, "-m", fake.url, "-o", other, "--identity", bad, *SHORT) == code
+
+
+def with_broken_rows(path: Path) -> int:
+    """Put rows that are no artifacts among those of a Parquet file; returns how many rows it has."""
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    table = parquet.read_table(path)
+    rows = table.to_pylist()
+    broken = [{**rows[0], "record": "{"}, {**rows[0], "completion_ids": [1, None]}]
+    parquet.write_table(arrow.Table.from_pylist([rows[0], *broken, *rows[1:]], schema=table.schema), path)
+    return len(rows) + len(broken)
+
+
+def test_a_broken_line_is_one_verdict_and_hides_no_other(
+    fake: FakeServer, prompts: Path, rules: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = captured(fake, prompts)
+    lines = path.read_bytes().splitlines()
+    other = json.loads(lines[1])
+    bad = [
+        b"no json",
+        json.dumps({**other, "schema": "logproof-artifact/9"}).encode(),
+        b"[]",
+        b"\xff\xfe",
+        b" " * 200_000,
+    ]
+    wrong_type = json.dumps({**other, "tokens": {**other["tokens"], "prompt_ids": ["a"]}}).encode()
+    monkeypatch.setattr("logproof.verify.artifact.artifact.MAX_BYTES", 100_000)
+    monkeypatch.setattr("logproof.verify.artifact.artifact_files.MAX_BYTES", 100_000)
+    bad[-1] += b"x"
+    path.write_bytes(b"\n".join([lines[0], b"", *bad, wrong_type, *lines[1:]]) + b"\n")
+    capfd.readouterr()
+    for where in (("--engine", fake.url, "--policy", rules), ("--offline",)):
+        assert invoke("verify", path, *where, "--json") == 1
+        verdicts = json.loads(capfd.readouterr().out)
+        assert [v["status"] for v in verdicts[1:7]] == ["invalid"] * 6
+        for number, verdict in enumerate(verdicts[1:7], start=3):
+            assert f"{path}:{number}: artifact" in verdict["reasons"][0]
+            assert (verdict["findings"][0]["test"], verdict["findings"][0]["reason"]) == ("S0a", "unreadable")
+        good = {v["status"] for v in (verdicts[0], *verdicts[7:])}
+        assert (len(verdicts), good) == (20, {"valid" if "--policy" in where else "inconclusive"})
+    assert invoke("verify", path, "--offline") == 1
+    assert "it is no artifact" in capfd.readouterr().out
+    assert invoke("replay", path, "--engine", fake.url) == 3
+    assert f"{path}:3: artifact is malformed" in capfd.readouterr().err
+
+
+def test_a_broken_row_is_one_verdict_and_hides_no_other(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = captured(fake, prompts, "a.parquet")
+    count = with_broken_rows(path)
+    capfd.readouterr()
+    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, "--json") == 1
+    verdicts = json.loads(capfd.readouterr().out)
+    assert [v["status"] for v in verdicts] == ["valid", "invalid", "invalid", *["valid"] * (count - 3)]
+    assert f"{path} row 2: artifact is malformed" in verdicts[1]["reasons"][0]
+    assert f"{path} row 3: its columns do not fit" in verdicts[2]["reasons"][0]
+    assert invoke("replay", path, "--engine", fake.url) == 3
+    assert f"{path} row 2: " in capfd.readouterr().err

@@ -15,7 +15,7 @@ from logproof.cli.printing import out, print_json, visible
 from logproof.cli.verify import verify_options
 from logproof.cli.with_connections import run_with_connections
 from logproof.files import write_atomic
-from logproof.verify.artifact.artifact_files import read_all
+from logproof.verify.artifact.artifact_files import read_records
 from logproof.verify.audit.verify import verify_all, verify_offline
 from logproof.verify.verdict import Verdict, encode, exit_code, table
 
@@ -36,18 +36,21 @@ def verify(
     timeout: opt.Timeout = None,
     as_json: opt.AsJson = False,
 ) -> int:
-    """Judge artifacts: valid (exit 0), invalid (1) or inconclusive (2), with reasons. Nothing passes by default."""
+    """Judge artifacts: valid (exit 0), invalid (1) or inconclusive (2), with reasons. Nothing passes by default.
+
+    A line that is no artifact is invalid, and hides no other.
+    """
     rules = verify_options.policy(policy) if policy is not None else None
-    artifacts = read_all(artifact)
+    records = read_records(artifact)
     options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=concurrency)
     choice = verify_options.method(method)
     verify_options.alone(fill, concurrency)
     if without:
-        verdicts = verify_offline(artifacts, rules)
+        verdicts = verify_offline(records, rules)
     else:
         work = partial(
             verify_all,
-            artifacts=artifacts,
+            records=records,
             policy=rules,
             method=choice,
             repeats=repeats,

@@ -251,6 +251,15 @@ class Artifact(Record, frozen=True, kw_only=True):
     seal: Seal | None = None
 
 
+class UnreadableRecord(msgspec.Struct, frozen=True):
+    """A line or row of a file that is no artifact. where: file and line, or row. digest: SHA-256 hex of its bytes, of
+    a row of its JSON text alone."""
+
+    where: str
+    detail: str
+    digest: str
+
+
 def artifact_columns(artifact: Artifact) -> Columns:
     """The artifact's positions as arrays. Raises ArtifactError where ids or logprobs were not recorded."""
     ids, rows = artifact.tokens.completion_ids, artifact.positions

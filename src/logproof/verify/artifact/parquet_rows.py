@@ -14,6 +14,7 @@ Doubles hold every float32 and fixed-point value exactly, so both forms carry th
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +24,14 @@ from typing import Any
 import msgspec
 
 from logproof.errors import ArtifactError, UsageError
-from logproof.verify.artifact.artifact import Artifact, Positions, TokenIds, artifact_digest, decode_artifact
+from logproof.verify.artifact.artifact import (
+    Artifact,
+    Positions,
+    TokenIds,
+    UnreadableRecord,
+    artifact_digest,
+    decode_artifact,
+)
 
 GROUP_VALUES = 1 << 20
 """Logprobs after which a row group is closed when writing."""
@@ -59,22 +67,34 @@ def encode_rows(artifacts: Iterable[Artifact]) -> bytes:
     return bytes(memoryview(sink.getvalue()))
 
 
-def decode_rows(path: Path) -> Iterator[Artifact]:
-    """Artifacts of a Parquet file, in order; a few rows are in memory at a time.
+def decode_rows(path: Path) -> Iterator[Artifact | UnreadableRecord]:
+    """The rows of a Parquet file, in order, as artifacts or as what is wrong with them; few are in memory at a time.
 
-    Raises ArtifactError naming the file, and the row where one is at fault; UsageError where `pyarrow` is missing.
+    Raises ArtifactError naming the file where it holds no rows of artifacts, UsageError where `pyarrow` is missing.
     """
     arrow, parquet = _library()
+    number = 0
     try:
         with parquet.ParquetFile(path) as file:
             _check_file(file, path)
-            for number, row in enumerate(_rows(file, arrow, path), start=1):
-                try:
-                    yield _artifact(row)
-                except ArtifactError as error:
-                    raise ArtifactError(f"{path} row {number}: {error.message}", hint=error.hint) from None
+            for number, row in enumerate(_rows(file, arrow), start=1):
+                yield _read_row(row, f"{path} row {number}")
     except (ValueError, OSError, arrow.ArrowException) as error:
-        raise ArtifactError(f"{path} is no Parquet file of artifacts: {error}") from None
+        if not number:
+            raise ArtifactError(f"{path} is no Parquet file of artifacts: {error}") from None
+        yield UnreadableRecord(f"{path} from row {number + 1} on", f"the file is damaged: {error}", _digest(None))
+
+
+def _read_row(row: dict[str, Any], where: str) -> Artifact | UnreadableRecord:
+    """row: the cells of a row, as Arrow holds them."""
+    try:
+        return _artifact({name: _value(cell, name) for name, cell in row.items()})
+    except ArtifactError as error:
+        return UnreadableRecord(where, error.message, _digest(row["record"].as_py()))
+
+
+def _digest(record: object) -> str:
+    return hashlib.sha256(str(record or "").encode(errors="surrogatepass")).hexdigest()
 
 
 def _library() -> tuple[ModuleType, ModuleType]:
@@ -163,23 +183,23 @@ def _check_file(file: Any, path: Path) -> None:
             )
 
 
-def _rows(file: Any, arrow: ModuleType, path: Path) -> Iterator[dict[str, object]]:
-    """The rows as Python values, each list made only when its length is known."""
+def _rows(file: Any, arrow: ModuleType) -> Iterator[dict[str, Any]]:
+    """The rows as Arrow's cells: a list is made of one only when its length is known."""
     whole = _schema(arrow)
     schema = arrow.schema([whole.field(name) for name in _READ])
     for batch in file.iter_batches(batch_size=BATCH, columns=list(_READ)):
         table = arrow.Table.from_batches([batch]).select(list(_READ)).cast(schema)
         for i in range(len(table)):
-            yield {name: _value(table.column(name)[i], name, path) for name in _READ}
+            yield {name: table.column(name)[i] for name in _READ}
 
 
-def _value(scalar: Any, name: str, path: Path) -> object:
+def _value(scalar: Any, name: str) -> object:
     if not scalar.is_valid or name == "record":
         return scalar.as_py()
     values = scalar.values
     size = len(values.flatten()) if name in ("top_ids", "top_logprobs") else len(values)
     if max(size, len(values)) > MAX_ROW_VALUES:
-        raise ArtifactError(f"{path}: {size} values of {name} in one row; the limit is {MAX_ROW_VALUES}")
+        raise ArtifactError(f"{size} values of {name} in one row; the limit is {MAX_ROW_VALUES}")
     return values.to_pylist()
 
 

@@ -8,13 +8,13 @@ from functools import partial
 
 from logproof.client.connect import Connection
 from logproof.parallel import in_order
-from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.artifact import Artifact, UnreadableRecord
 from logproof.verify.artifact.known_request import KnownRequest, request_digest
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
 from logproof.verify.checks.case import trusted_facts
-from logproof.verify.judge import judge
+from logproof.verify.judge import judge, judge_unreadable
 from logproof.verify.policy import Policy
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
@@ -50,7 +50,7 @@ async def verify(
 
 async def verify_all(
     trusted: Connection,
-    artifacts: Sequence[Artifact],
+    records: Sequence[Artifact | UnreadableRecord],
     policy: Policy | None,
     method: MethodChoice = "auto",
     *,
@@ -65,8 +65,9 @@ async def verify_all(
     requests: the requester's own requests by their digests.
     """
     one = partial(verify, trusted, policy=policy, method=method, repeats=repeats, fill=fill, explain=explain)
-    jobs = [partial(one, a, known=request_of(a, requests or {})) for a in artifacts]
-    return [verdict for _, verdict in await in_order(jobs, concurrency)]
+    jobs = [partial(one, a, known=request_of(a, requests or {})) for a in records if isinstance(a, Artifact)]
+    judged, now = iter(await in_order(jobs, concurrency)), datetime.now(UTC)
+    return [next(judged)[1] if isinstance(r, Artifact) else judge_unreadable(r, policy, now) for r in records]
 
 
 def request_of(artifact: Artifact, requests: Mapping[str, KnownRequest]) -> KnownRequest | None:
@@ -75,8 +76,15 @@ def request_of(artifact: Artifact, requests: Mapping[str, KnownRequest]) -> Know
 
 
 def verify_offline(
-    artifacts: Sequence[Artifact], policy: Policy | None, requests: Mapping[str, KnownRequest] | None = None
+    records: Sequence[Artifact | UnreadableRecord],
+    policy: Policy | None,
+    requests: Mapping[str, KnownRequest] | None = None,
 ) -> list[Verdict]:
     """The verdicts of the tests that need no engine, in order. requests: see `verify_all`."""
     now = datetime.now(UTC)
-    return [judge(a, None, policy, now, known=request_of(a, requests or {})) for a in artifacts]
+    return [
+        judge(r, None, policy, now, known=request_of(r, requests or {}))
+        if isinstance(r, Artifact)
+        else judge_unreadable(r, policy, now)
+        for r in records
+    ]
