@@ -22,7 +22,6 @@ from logproof.proxy.sink import wire_line
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact, artifact_digest, encode_artifact
 from logproof.verify.artifact.signing import check_signature
-from logproof.verify.policy import load
 from logproof.verify.verdict import Verdict
 from logproof.verify.verdict import encode as encode_verdict
 
@@ -100,9 +99,11 @@ def test_a_file_of_packed_rows_is_refused_in_one_line(cli: Cli) -> None:
     assert "hint: " in line
 
 
-def test_a_policy_is_read() -> None:
-    data = (FILES / "policy.json").read_bytes()
-    assert load(data).name == json.loads(data)["name"]
+def test_a_policy_without_requirements_is_told_in_one_line(cli: Cli) -> None:
+    assert cli("verify", FILES / "sampled.jsonl", "--policy", FILES / "policy.json", "--offline") == 3
+    line, hint = cli.err.splitlines()
+    assert line.endswith("policy.json: the policy is of an older format")
+    assert hint.strip() == "hint: run logproof calibrate again"
 
 
 def test_verdicts_keep_their_bytes() -> None:

@@ -24,7 +24,7 @@ from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict
 from proxy.running import call, wait_for
-from verify.builders import policy
+from verify.builders import needing, policy
 
 T = TypeVar("T")
 Answer = ReplayResult | ReplayFailure | None
@@ -79,7 +79,7 @@ async def verdicts_of(url: str, made: list[Artifact], policy_: Policy, **how: An
 
 
 def rules(method: str) -> Policy:
-    return policy(model_id="smollm2", exact=EXACT, k=K, method=method, require="distribution")
+    return policy(model_id="smollm2", exact=EXACT, k=K, method=method, requires=needing("distribution"))
 
 
 def outcomes(verdict: Verdict, *names: str) -> list[str]:

@@ -23,7 +23,7 @@ from logproof.verify.record.capture import Pins, capture
 from logproof.verify.record.prompts import prompts
 from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.stats.support import Sampler
-from verify.builders import policy
+from verify.builders import needing, policy
 
 NOISE = 1e-4
 """Most that a logprob of one engine differs from the other's, in nats: 6e-5 was seen over 1,320 tokens."""
@@ -135,4 +135,4 @@ def test_records_of_one_engine_replay_on_the_other(engine_url: str, sglang_url: 
 
 
 RECORDS = prompts("\n".join(json.dumps({"text": t}) for t in ("Once upon a time", "写一首关于春天的诗 🌸")).encode())
-RULES = policy(model_id="smollm2", exact=2e-4, k=5, require="distribution")
+RULES = policy(model_id="smollm2", exact=2e-4, k=5, requires=needing("distribution"))

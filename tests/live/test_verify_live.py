@@ -28,7 +28,7 @@ from logproof.verify.replay.replay import replay
 from logproof.verify.stats import distance, redraw
 from logproof.verify.stats.support import Sampler
 from proxy.running import call
-from verify.builders import policy
+from verify.builders import LOOSE, policy
 
 T = TypeVar("T")
 JSON = {"content-type": "application/json"}
@@ -53,7 +53,7 @@ async def records(connection: Connection, given: list[Prompt], pins: Pins) -> li
 
 
 def rules(connection: Connection, **fields: object) -> Policy:
-    return policy(model_id=connection.model, exact=EXACT, **fields)
+    return policy(model_id=connection.model, exact=EXACT, **{"requires": LOOSE, **fields})
 
 
 @pytest.mark.parametrize(

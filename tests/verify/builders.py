@@ -35,6 +35,7 @@ from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy, PolicyEngine
+from logproof.verify.requirements import ExecutorKind, Level, NumberFormat, Requirements, SamplingRanges
 from logproof.verify.stats import distance, sampler_noise
 from logproof.verify.stats.support import Sampler
 from logproof.verify.verdict import Finding, Verdict
@@ -184,10 +185,42 @@ def noisy(z: Array, seed: int, size: float) -> Array:
 FLAT = distance.Sigma(edges=(-6.0, -3.0), scales=(0.05, 0.04, 0.03))
 
 
+WIDE = SamplingRanges(
+    greedy=True,
+    temperature=(0.0001, 10.0),
+    top_p=(0.01, 1.0),
+    top_k=(1, 0),
+    min_p=(0.0, 1.0),
+    frequency_penalty=(0.0, 0.0),
+    presence_penalty=(0.0, 0.0),
+    repetition_penalty=(1.0, 1.0),
+)
+SPLITMIX = ExecutorKind(engine="vllm", version="0.32.0", runner="v1", device="cpu", sampler_profile="v1-cpu-splitmix")
+
+
+FLOAT32 = NumberFormat(format="float32")
+NUMBERS = (FLOAT32, *(NumberFormat(format="fixed", denominator=units) for units in (1024, 512)))
+
+
+def requires(**fields: object) -> Requirements:
+    """A bound seed, any sampling, and the executor and number formats of `artifact`; fields replace its own."""
+    base = Requirements(seed="bound", sampling=WIDE, executors=(SPLITMIX,), numbers=NUMBERS)
+    return msgspec.structs.replace(base, **fields)
+
+
+LOOSE = requires(seed=None, executors=(ExecutorKind(),))
+"""What judges a record by its evidence alone, whatever executor and seed it claims."""
+
+
+def needing(level: Level) -> Requirements:
+    """`LOOSE`, with this level."""
+    return msgspec.structs.replace(LOOSE, level=level)
+
+
 def policy(**fields: object) -> Policy:
     """An exact float32 policy; fields replace its own."""
     base = Policy(
-        schema="logproof-policy/1",
+        schema="logproof-policy/2",
         name="tiny",
         created_at="2026-01-01T00:00:00+00:00",
         expires_at="2026-12-31T00:00:00+00:00",
@@ -197,6 +230,8 @@ def policy(**fields: object) -> Policy:
         method="prefill",
         mode="raw",
         k=20,
+        requires=requires(),
+        machines=(PolicyEngine(name="vllm", version="0.32.0", dtype="float32", device="cpu"),),
         sigma=FLAT,
         scores={},
         exact=1e-4,

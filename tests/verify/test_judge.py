@@ -16,6 +16,7 @@ from logproof.verify.policy import SelfTest
 from logproof.verify.stats import distance_table, gonka
 from logproof.verify.stats.support import Sampler
 from verify.builders import (
+    LOOSE,
     PLAIN,
     VOCAB,
     artifact,
@@ -29,6 +30,7 @@ from verify.builders import (
     policy,
     record,
     replayed,
+    requires,
 )
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -223,10 +225,10 @@ def test_a_policy_for_another_case_does_not_speak(fields: dict[str, object]) -> 
 def test_an_executor_chosen_seed_gives_no_credit() -> None:
     made, replay = exact()
     free = change(made, sampling=replace(made.sampling, seed=Seed(value=7, origin="executor")))
-    got = judged(free, replay, policy(), NOW)
+    got = judged(free, replay, policy(requires=requires(seed=None)), NOW)
     assert (got.status, got.level) == ("valid", "sampled")
     assert finding(got, "seed").reason == "seed_unbound"
-    strict = judged(free, replay, policy(require="replayed"), NOW)
+    strict = judged(free, replay, policy(requires=requires(seed=None, level="replayed")), NOW)
     assert strict.status == "inconclusive"
     assert "may have chosen the seed" in strict.reasons[0]
     lie = change(made, sampling=replace(made.sampling, seed=Seed(value=8, origin="executor")))
@@ -248,7 +250,7 @@ def test_an_executor_chosen_seed_gives_no_credit() -> None:
 def test_draws_that_cannot_be_repeated_say_why(edit: object, words: str) -> None:
     made, replay = exact()
     assert callable(edit)
-    got = judged(edit(made), replay, policy(), NOW)
+    got = judged(edit(made), replay, policy(requires=LOOSE), NOW)
     assert got.status in ("valid", "inconclusive")
     assert got.level != "replayed"
     assert words in finding(got, "S4").detail
@@ -263,7 +265,7 @@ def test_choices_of_vllm_are_drawn_with_following_seeds() -> None:
     third = change(made, sampling=asked, choice=ChoiceRef(n=4, index=2), request=sent)
     got = judged(third, replay, policy(), NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.reasons
-    unasked = judged(change(third, request=made.request), replay, policy(), NOW)
+    unasked = judged(change(third, request=made.request), replay, policy(requires=requires(seed=None)), NOW)
     assert unasked.level == "sampled"
     assert "for which the recorded request does not ask" in finding(unasked, "seed").detail
     second = judged(change(third, choice=ChoiceRef(n=4, index=1)), replay, policy(), NOW)
@@ -305,10 +307,10 @@ def test_the_profile_follows_from_the_engine_or_a_selftest() -> None:
     unnamed = change(made, claim=replace(made.claim, sampler_profile=None))
     assert judged(unnamed, replay, policy(), NOW).level == "replayed"
     nameless = engine(unnamed, version=None)
-    assert judged(nameless, replay, policy(), NOW).level == "sampled"
+    assert judged(nameless, replay, policy(requires=LOOSE), NOW).level == "sampled"
     murmur = change(made, claim=replace(made.claim, sampler_profile="v2-gpu-murmur3"))
-    assert "no sampler profile" in finding(judged(murmur, replay, policy(), NOW), "S4").detail
-    shown = policy(selftest=SelfTest(profile="v2-gpu-murmur3", tokens=2000, violations=0))
+    assert "no sampler profile" in finding(judged(murmur, replay, policy(requires=LOOSE), NOW), "S4").detail
+    shown = policy(requires=LOOSE, selftest=SelfTest(profile="v2-gpu-murmur3", tokens=2000, violations=0))
     assert finding(judged(murmur, replay, shown, NOW), "S4").outcome == "fail"
 
 

@@ -8,9 +8,10 @@ import pytest
 from logproof.errors import UsageError
 from logproof.verify import policy as pol
 from logproof.verify.check_table import DISTRIBUTION, SAMPLING, SEED
+from logproof.verify.requirements import SamplingRanges
 from logproof.verify.stats import conformal
 from logproof.verify.stats.distance import Sigma
-from verify.builders import policy
+from verify.builders import policy, requires
 
 
 def test_round_trip_and_digest() -> None:
@@ -58,6 +59,7 @@ def test_expiry() -> None:
         ({"sigma": Sigma(edges=(), scales=(0.0,))}, "above 0"),
         ({"holdout": {"1": pol.Holdout(sequences=1, alarms=2)}}, "more alarms"),
         ({"exact": 0.5}, "not exact"),
+        ({"requires": requires(sampling=SamplingRanges(temperature=(1.0, 0.5)))}, "temperature 1 to 0.5 is no range"),
         ({"expires_at": "2025-01-01T00:00:00+00:00"}, "expires before"),
     ],
 )
@@ -71,10 +73,19 @@ def test_every_fault_is_told_at_once() -> None:
     assert len(found) == 3
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b'{"schema": "logproof-policy/2"}'])
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b'{"schema": "logproof-policy/3"}'])
 def test_malformed(data: bytes) -> None:
     with pytest.raises(UsageError, match="malformed"):
         pol.load(data)
+
+
+@pytest.mark.parametrize("schema", ["logproof-policy/1", "logproof-policy/2"])
+def test_a_policy_without_requirements_is_of_an_older_format(schema: str) -> None:
+    document = msgspec.json.decode(pol.dump(policy()))
+    del document["requires"]
+    with pytest.raises(UsageError, match="older format") as told:
+        pol.load(msgspec.json.encode({**document, "schema": schema}))
+    assert told.value.hint == "run logproof calibrate again"
 
 
 def test_unknown_keys_are_refused() -> None:

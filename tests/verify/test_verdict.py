@@ -15,23 +15,27 @@ def passed(*tests: str) -> list[v.Finding]:
     return [v.Finding(test=t, outcome="pass", detail="ok") for t in tests]
 
 
-FULL = ("S0a", "S6", "S1", "S3", "S2", "S4", "seed")
+FAR = ("S0a", "S6", "policy", "S1")
+"""What the level `distribution` needs."""
+FULL = (*FAR, "requires", "S3", "S2", "S4", "seed")
 
 
 def test_levels() -> None:
     assert v.reached(passed("S0a", "S6")) == "none"
-    assert v.reached(passed("S0a", "S6", "S1")) == "distribution"
-    assert v.reached(passed("S0a", "S6", "S1", "S3")) == "sampled"
-    assert v.reached(passed("S0a", "S6", "S1", "S2g")) == "sampled"
+    assert v.reached(passed(*FAR)) == "distribution"
+    assert v.reached(passed(*FAR, "requires", "S3")) == "sampled"
+    assert v.reached(passed(*FAR, "requires", "S2g")) == "sampled"
+    assert v.reached(passed(*FAR, "S3", "S2", "S4", "seed")) == "distribution"
+    assert v.reached(passed("S0a", "S6", "S1", "requires", "S3")) == "none"
     assert v.reached(passed(*FULL)) == "replayed"
-    assert v.reached(passed("S0a", "S6", "S1", "S2g", "S4")) == "replayed"
+    assert v.reached(passed(*FAR, "requires", "S2g", "S4")) == "replayed"
     assert v.reached(passed(*(t for t in FULL if t != "seed"))) == "sampled"
 
 
 def test_nothing_passes_by_default() -> None:
     """Every proper subset of passes without S1, S3 and structure ends inconclusive; no finding at all does too."""
     assert v.decide([], CONTEXT).status == "inconclusive"
-    for missing in ("S0a", "S6", "S1", "S3"):
+    for missing in ("S0a", "S6", "policy", "S1", "requires", "S3"):
         rest = [t for t in FULL if t != missing]
         for size in range(len(rest) + 1):
             for some in combinations(rest, size):
@@ -50,13 +54,13 @@ def test_the_first_line_says_what_was_not_shown() -> None:
     got = v.decide(passed(*FULL), CONTEXT)
     assert (got.status, got.exit_code, got.reasons) == ("valid", 0, ())
     assert got.headline.startswith("Not shown: on what hardware")
-    only = v.decide(passed("S0a", "S6", "S1"), CONTEXT, require="distribution")
+    only = v.decide(passed(*FAR), CONTEXT, require="distribution")
     assert only.status == "valid"
     assert "who wrote the text" in only.headline
 
 
 def test_distance_alone_is_not_valid() -> None:
-    got = v.decide(passed("S0a", "S6", "S1"), CONTEXT)
+    got = v.decide(passed(*FAR), CONTEXT)
     assert (got.status, got.exit_code) == ("inconclusive", 2)
     assert got.reasons == ("reached level distribution, sampled is required",)
 

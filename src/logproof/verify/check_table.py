@@ -107,10 +107,21 @@ CLAIM = Check(
 POLICY = Check(
     id="policy",
     name="whether the policy speaks about this record",
-    sees="its last day, model, tokenizer, method, mode and width against the record's and the replay's",
+    sees="its last day, model, tokenizer, method, mode and width against the record's and the replay's; what it"
+    " requires of seed, executor, sampler, sampling, number format and key against what the record claims. Fails where"
+    " a seed that the request asks for is missing or binds nobody",
     source="our rules",
-    file="judge.py",
-    blind_also="what a claim leaves out",
+    file="checks/policy_match.py",
+    blind="a false claim of what is required, which the other tests hold against the evidence",
+)
+REQUIREMENTS = Check(
+    id="requires",
+    name="whether the policy says what a record must have",
+    sees="sampling ranges, kinds of executor and number formats stand in the policy; without them no verdict is above"
+    " *distribution*",
+    source="our rules",
+    file="checks/policy_match.py",
+    blind="requirements that are wider than what was calibrated",
 )
 ALIGNMENT = Check(
     id="align",
@@ -187,6 +198,7 @@ CHECKS: dict[str, Check] = {
         SEED_ORIGIN,
         CLAIM,
         POLICY,
+        REQUIREMENTS,
         ALIGNMENT,
         DISTRIBUTION,
         TOO_GOOD,

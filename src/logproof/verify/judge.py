@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal
 
-from logproof.verify.artifact.artifact import Artifact, Mode, UnreadableRecord, artifact_digest
+from logproof.verify.artifact.artifact import Artifact, UnreadableRecord, artifact_digest
 from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
-from logproof.verify.check_table import DISTRIBUTION, POLICY, STRUCTURE
-from logproof.verify.checks import recorded, replayed
+from logproof.verify.check_table import DISTRIBUTION, SEED_ORIGIN, STRUCTURE
+from logproof.verify.checks import policy_match, recorded, replayed
 from logproof.verify.checks.case import RecordedCase, ReplayedCase, trusted_facts
-from logproof.verify.policy import Policy, other_model
+from logproof.verify.policy import Policy
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import Context, Finding, Verdict, decide, failed_if, passed, unknown
 
@@ -38,10 +37,19 @@ def judge(
         vocab_size = replay.vocab_size
     checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size))
     findings = list(checked.findings)
-    if checked.case is not None:
-        findings += _replayed(checked.case, replay, policy, now)
+    scope = None
+    if policy is not None and findings[0].outcome != "fail":
+        if checked.replayable and isinstance(replay, ReplayResult):
+            scope = policy_match.check_scope(artifact, replay, policy, now)
+        body = artifact.request.body if known is None else known.body
+        bound = any(f.test == SEED_ORIGIN.id and f.outcome == "pass" for f in findings)
+        findings += policy_match.check_match(artifact, policy, scope, body=body, seed_bound=bound)
+        findings.append(policy_match.check_requirements(policy))
+    if checked.case is not None and scope is None:
+        findings += _replayed(checked.case, replay, policy)
     context = _context(artifact, replay, policy, now)
-    return decide(findings, context, policy.require if policy is not None else "sampled", request_log_e(findings))
+    level = policy.requires.level if policy is not None else "sampled"
+    return decide(findings, context, level, request_log_e(findings))
 
 
 def judge_unreadable(record: UnreadableRecord, policy: Policy | None, now: datetime) -> Verdict:
@@ -53,7 +61,7 @@ def judge_unreadable(record: UnreadableRecord, policy: Policy | None, now: datet
 
 
 def _replayed(
-    record: RecordedCase, replay: ReplayResult | ReplayFailure | None, policy: Policy | None, now: datetime
+    record: RecordedCase, replay: ReplayResult | ReplayFailure | None, policy: Policy | None
 ) -> list[Finding]:
     """The findings of the replay, or the one that says why there are none."""
     if replay is None:
@@ -63,42 +71,9 @@ def _replayed(
     if policy is None:
         detail = "no policy says how far honest engines differ; run logproof calibrate"
         return [unknown(DISTRIBUTION, "profile_uncalibrated", detail)]
-    obstacle = _obstacle(record.artifact, replay, policy, now)
-    if obstacle is not None:
-        return [obstacle]
     rows = replay.columns
     return replayed.check(
         ReplayedCase(record, rows, rows if replay.scored is None else replay.scored, replay.mode, policy)
-    )
-
-
-def _obstacle(artifact: Artifact, replay: ReplayResult, policy: Policy, now: datetime) -> Finding | None:
-    """Why this policy does not speak about this artifact and replay."""
-    if policy.expired(now):
-        return unknown(POLICY, "stale", f"it expired on {policy.expires_at}")
-    other = other_model(artifact.claim.model, policy)
-    if other is not None:
-        outcome: Literal["fail", "unknown"] = "fail" if policy.pin_model else "unknown"
-        return Finding(test=POLICY.id, outcome=outcome, reason="model_identity", detail=other)
-    spec = artifact.logprobs
-    pairs = (
-        ("method", policy.method, replay.method),
-        ("mode", policy.mode, policy.mode if spec is None or _speaks_of(policy, spec.mode) else spec.mode),
-        ("width", policy.k, spec.k if spec is not None else policy.k),
-    )
-    differs = [f"{name} {then}, here {here}" for name, then, here in pairs if then != here]
-    if differs:
-        detail = f"the policy was calibrated for {'; '.join(differs)}"
-        if spec is not None and spec.mode == "constrained" and policy.mode != "constrained":
-            detail += "; calibrate with prompts whose completions a grammar constrains"
-        return unknown(POLICY, "profile_uncalibrated", detail)
-    return None
-
-
-def _speaks_of(policy: Policy, mode: Mode) -> bool:
-    """Whether the policy's noise is that of logprobs of this mode. An exact pair is equal under a grammar too."""
-    return mode in (policy.mode, "unknown") or (
-        mode == "constrained" and policy.mode == "raw" and policy.exact is not None
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from logproof.errors import UsageError
 from logproof.verify.artifact.artifact import Mode, ModelClaim, Record
 from logproof.verify.artifact.number_format import LEAST_DENOMINATOR
 from logproof.verify.check_table import DISTRIBUTION, SAMPLING, SEED, Check
+from logproof.verify.requirements import Requirements
 from logproof.verify.stats import conformal
 from logproof.verify.stats.distance import Sigma
 from logproof.verify.stats.support import Sampler
@@ -40,17 +42,25 @@ CUT_SCALES = 3.0
 MOST_SLACK = 0.5
 """Nats; noise beyond it says that the pair is none, and would leave no rivals."""
 
-Level = Literal["distribution", "sampled", "replayed"]
+SCHEMA = "logproof-policy/2"
+OLDER = ("logproof-policy/1",)
+"""Formats of earlier policies, which say nothing of what a record must have."""
 
 
 class PolicyEngine(Record, frozen=True, kw_only=True):
-    """One side of the pair. concurrency: requests in flight when measured, 0 where mixed or unknown."""
+    """One side of the pair, or a kind of machine that calibration saw. processor: its name, where it was stated."""
 
     name: str | None = None
     version: str | None = None
     dtype: str | None = None
     device: str | None = None
-    concurrency: int = 0
+    processor: str | None = None
+
+    @property
+    def words(self) -> str:
+        """As a verdict names it."""
+        engine = " ".join(p for p in (self.name or "an engine that was not named", self.version) if p)
+        return ", ".join(p for p in (engine, self.dtype, self.processor or self.device) if p)
 
 
 class Holdout(Record, frozen=True, kw_only=True):
@@ -104,8 +114,9 @@ class SelfTest(Record, frozen=True, kw_only=True):
         return self.tokens >= LEAST_SELFTEST and self.violations == 0
 
 
-class Policy(Record, frozen=True, kw_only=True):
-    """level: target false-positive rate of a verdict. require: least level that counts as valid.
+class Policy(Record, frozen=True, kw_only=True, dict=True):
+    """level: target false-positive rate of a verdict. requires: what a record must have. machines: those that
+    calibration saw; a failure of S1 says nothing about others.
 
     scores: bucket index -> statistic -> honest scores. exact: largest honest difference in nats where the pair is exact
     (then S1 is equality up to it), None where it is not. pin_model: unequal model digests are invalid, not
@@ -115,7 +126,7 @@ class Policy(Record, frozen=True, kw_only=True):
     RFC 3339 in UTC.
     """
 
-    schema: Literal["logproof-policy/1"]
+    schema: Literal["logproof-policy/2"]
     name: str
     created_at: str
     expires_at: str
@@ -130,7 +141,8 @@ class Policy(Record, frozen=True, kw_only=True):
     mode: Mode
     k: int
     level: float = 0.01
-    require: Level = "sampled"
+    requires: Requirements
+    machines: tuple[PolicyEngine, ...] = ()
     sigma: Sigma
     scores: dict[str, dict[str, tuple[float, ...]]]
     rates: Rates = Rates()
@@ -142,11 +154,16 @@ class Policy(Record, frozen=True, kw_only=True):
     least_denominator: int = LEAST_DENOMINATOR
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 hex over the policy as sorted JSON."""
+        """SHA-256 hex over the policy as sorted JSON; computed once, as a policy never changes."""
         plain = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(plain.encode()).hexdigest()
+
+    @property
+    def machine_words(self) -> str:
+        """The machines that calibration saw, in words."""
+        return "; ".join(machine.words for machine in self.machines) or "none is named"
 
     def level_of(self, check: Check) -> float:
         """Level of one statistical check of SHARES. S2g has that of S2."""
@@ -227,6 +244,7 @@ def faults(policy: Policy) -> list[str]:
         wrong.append("a holdout has more alarms than sequences")
     if policy.exact is not None and not 0.0 <= policy.exact <= MOST_EXACT:
         wrong.append(f"exact is {policy.exact} nats: a pair that far apart is not exact")
+    wrong += policy.requires.faults()
     if parse_time(policy.expires_at) <= parse_time(policy.created_at):
         wrong.append("it expires before it was made")
     return wrong
@@ -236,11 +254,21 @@ def _finite(values: tuple[float, ...]) -> bool:
     return bool(np.isfinite(np.asarray(values, np.float64)).all())
 
 
+class _PolicyHead(msgspec.Struct, frozen=True):
+    """What tells a policy's format."""
+
+    schema: str
+    requires: object = None
+
+
 def load(data: bytes) -> Policy:
     """A checked policy from JSON. Raises UsageError with every fault at once."""
     if len(data) > MAX_BYTES:
         raise UsageError(f"policy of {len(data)} bytes; the limit is {MAX_BYTES}")
     try:
+        head = msgspec.json.decode(data, type=_PolicyHead)
+        if head.schema in OLDER or (head.schema == SCHEMA and head.requires is None):
+            raise UsageError("the policy is of an older format", hint="run logproof calibrate again")
         policy = msgspec.json.decode(data, type=Policy)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"policy is malformed: {error}") from None

@@ -23,6 +23,8 @@ from logproof.verify.check_table import (
     DISTRIBUTION,
     END,
     GREEDY,
+    POLICY,
+    REQUIREMENTS,
     SAMPLING,
     SEED,
     SEED_ORIGIN,
@@ -70,6 +72,13 @@ Reason = Literal[
     "too_good",
     "lattice",
     "kind",
+    "seed_missing",
+    "executor_uncalibrated",
+    "sampling_uncalibrated",
+    "number_format",
+    "key_missing",
+    "requirements_missing",
+    "engines_differ",
 ]
 
 WORDS: dict[str, str] = {
@@ -83,7 +92,7 @@ WORDS: dict[str, str] = {
     "vocabulary_unknown": "the size of the vocabulary is not known but from the record",
     "rows_short": "rows are shorter than asked, and no claimed cut explains it",
     "self_replay": "the recorded logprobs and seed do not give the recorded tokens",
-    "distribution": "the recorded logprobs are not the claimed model's",
+    "distribution": "not the claimed model on a machine like those calibrated",
     "seed": "the claimed model and seed do not give the recorded tokens",
     "sampling": "the tokens are not plausible draws under the claimed sampling",
     "termination": "the completion cannot have ended as claimed",
@@ -106,6 +115,13 @@ WORDS: dict[str, str] = {
     "too_good": "artifact and replay agree to the last bit",
     "lattice": "the rounding of the logprobs does not fit the claim",
     "kind": "the logprobs are not of the kind that is stated",
+    "seed_missing": "the seed that was asked for is not in the record, or binds nobody",
+    "executor_uncalibrated": "the record claims another executor than the policy requires",
+    "sampling_uncalibrated": "the policy saw no honest records with this sampling",
+    "number_format": "the logprobs have another number format than the policy requires",
+    "key_missing": "no key that the policy requires has signed the record",
+    "requirements_missing": "the policy does not say what a record must have",
+    "engines_differ": "one trusted engine rejects the record, the second does not",
 }
 
 NOT_SHOWN = {
@@ -222,8 +238,8 @@ def _headline(status: Status, level: str, failed: Sequence[Finding]) -> str:
 
 
 GROUPS = (
-    ("distribution", ((STRUCTURE,), (END,), (DISTRIBUTION,))),
-    ("sampled", ((SAMPLING, GREEDY),)),
+    ("distribution", ((STRUCTURE,), (END,), (POLICY,), (DISTRIBUTION,))),
+    ("sampled", ((REQUIREMENTS,), (SAMPLING, GREEDY))),
     ("replayed", ((SEED, GREEDY), (SELF_REPLAY,), (SEED_ORIGIN, GREEDY))),
 )
 """For each level the checks it adds: of every inner group at least one must have passed."""

@@ -22,7 +22,7 @@ from logproof.verify.record.capture import capture, capture_one
 from logproof.verify.record.defaults import stated
 from logproof.verify.record.prompts import prompts
 from logproof.verify.stats.support import Sampler
-from verify.builders import judged
+from verify.builders import FLOAT32, LOOSE, finding, judged, policy, requires
 from verify.parts import NOW, PINS, PROMPTS, TINY_POLICY, captured, claim, one, replayed, run
 from verify.tiny import FACTS, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
 
@@ -109,7 +109,7 @@ def test_what_a_foreign_endpoint_cannot_pin_stays_unresolved(fake: FakeServer) -
     told = stated({"top_k": 0, "min_p": 0, "repetition_penalty": 1, **off})
     whole = one(fake, msgspec.structs.replace(PINS, defaults=told), facts(engine="openai"))
     assert (whole.sampling.unresolved(), whole.sampling.sources["min_p"]) == ((), "operator")
-    assert judged(whole, run(replayed(fake, whole)), TINY_POLICY, NOW).status == "valid"
+    assert judged(whole, run(replayed(fake, whole)), policy(k=10, requires=LOOSE), NOW).status == "valid"
 
 
 def test_fixed_format_is_recorded_with_its_step(fake: FakeServer) -> None:
@@ -117,7 +117,10 @@ def test_fixed_format_is_recorded_with_its_step(fake: FakeServer) -> None:
     made = one(fake, msgspec.structs.replace(PINS, denominator=1024))
     assert made.logprobs is not None
     assert 0 < made.logprobs.step <= 0.5 / 1024
-    assert judged(made, run(replayed(fake, made)), TINY_POLICY, NOW).status == "valid"
+    replay = run(replayed(fake, made))
+    assert judged(made, replay, TINY_POLICY, NOW).status == "valid"
+    other = judged(made, replay, policy(k=10, requires=requires(numbers=(FLOAT32,))), NOW)
+    assert (other.status, finding(other, "policy").reason) == ("inconclusive", "number_format")
 
 
 def test_a_prompt_that_fails_is_kept_apart(fake: FakeServer) -> None:

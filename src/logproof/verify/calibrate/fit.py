@@ -23,11 +23,13 @@ from logproof.errors import UsageError
 from logproof.verify.artifact.artifact import Artifact, Positions, artifact_columns, seal
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
+from logproof.verify.calibrate.requirements_seen import machines_of, requirements_of
 from logproof.verify.checks import recorded
 from logproof.verify.checks.case import TrustedFacts, drawn_by
 from logproof.verify.checks.seed import drawn_seed, seed_obstacle
 from logproof.verify.judge import judge
-from logproof.verify.policy import Holdout, Level, NoiseFloor, Policy, PolicyEngine, Rates, SelfTest
+from logproof.verify.policy import Holdout, NoiseFloor, Policy, PolicyEngine, Rates, SelfTest
+from logproof.verify.requirements import Level
 from logproof.verify.stats import conformal, distance, plausibility, redraw
 from logproof.verify.stats.distance_table import measure
 from logproof.verify.stats.sampler_profiles import Profile
@@ -64,12 +66,13 @@ class HonestPair(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """What the policy shall promise. level: false-positive rate; days: validity; floor: measured noise of repeats;
+    """What the policy shall promise. level: false-positive rate; require: least level of a verdict that counts as
+    valid, None: as high as honest records reach; days: validity; floor: measured noise of repeats;
     notes: what the reader must know (calls that failed); pin_model: another model's record is invalid."""
 
     name: str
     level: float = 0.01
-    require: Level = "sampled"
+    require: Level | None = None
     days: int = DAYS
     floor: NoiseFloor = NoiseFloor()
     notes: tuple[str, ...] = ()
@@ -89,7 +92,7 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
     worst = max(distance.max_abs(m) for m in matched)
     spec = first.artifact.logprobs
     policy = Policy(
-        schema="logproof-policy/1",
+        schema="logproof-policy/2",
         name=aim.name,
         created_at=now.astimezone(UTC).isoformat(timespec="seconds"),
         expires_at=(now.astimezone(UTC) + timedelta(days=aim.days)).isoformat(timespec="seconds"),
@@ -104,7 +107,8 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
         mode="raw" if spec is None else spec.mode,
         k=0 if spec is None else spec.k,
         level=aim.level,
-        require=aim.require,
+        requires=requirements_of([p.artifact for p in pairs], aim.require or "sampled"),
+        machines=machines_of([p.artifact for p in pairs], aim.executor),
         sigma=distance.fit_sigma([distance.pair(p.own, p.replay.columns) for p in scale]),
         scores={},
         floor=aim.floor,
@@ -114,6 +118,10 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
         exact=max(EXACT_LEAST, 3.0 * worst) if worst <= EXACT_BELOW else None,
     )
     policy = msgspec.structs.replace(policy, scores=_scores(score, policy), rates=_rates(score, policy))
+    if aim.require is None:
+        policy = msgspec.structs.replace(
+            policy, requires=msgspec.structs.replace(policy.requires, level=_level(pairs, policy))
+        )
     return msgspec.structs.replace(policy, holdout=_holdout(holdout, policy, now))
 
 
@@ -238,6 +246,21 @@ def _rates(pairs: Sequence[HonestPair], policy: Policy) -> Rates:
         greedy_beyond=beyond,
         greedy_tokens=greedy,
     )
+
+
+def _level(pairs: Sequence[HonestPair], policy: Policy) -> Level:
+    """The level that honest records reach: `replayed` where each draw can be repeated, so that leaving out what that
+    needs is never valid."""
+    sampled = [p for p in pairs if not _is_greedy(p)]
+    redrawn = all(_redraw(p, p.own, *drawn_by(p.artifact, _trusted(policy))) is not None for p in sampled)
+    margins = policy.exact is not None or sum(policy.rates.margins) > 0
+    proven = policy.selftest is not None and policy.selftest.passed
+    return "replayed" if redrawn and margins and proven and policy.requires.seed == "bound" else "sampled"
+
+
+def _is_greedy(p: HonestPair) -> bool:
+    sampler, _ = drawn_by(p.artifact)
+    return not isinstance(sampler, str) and sampler.greedy
 
 
 def _trusted(policy: Policy) -> str | None:

@@ -27,6 +27,7 @@ async def make_policy(
     stated: StatedClaim,
     aim: Aim,
     honest: Sequence[Artifact] = (),
+    processor: str | None = None,
     method: MethodChoice = "auto",
     concurrencies: Sequence[int] = (1, 4),
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -35,6 +36,7 @@ async def make_policy(
 
     stated: what the operator states of the executor. aim: what the policy shall promise; its measured noise, its notes
     and its two engines are filled in here. honest: artifacts of other hardware that are replayed too.
+    processor: name of the executor's, as its operator states it.
     progress: called with (done, total) pairs. Raises as `collect` and `fit`.
     """
     claim = claim_of(executor.facts, executor.model, stated)
@@ -54,12 +56,15 @@ async def make_policy(
         aim,
         floor=await noise_floor(trusted, pairs.pairs, method),
         notes=pairs.failures,
-        executor=engine_of(executor, stated.dtype),
+        executor=engine_of(executor, stated.dtype, stated.device, processor),
         verifier=engine_of(trusted),
     )
     return fit(pairs.pairs, measured, datetime.now(UTC))
 
 
-def engine_of(connection: Connection, dtype: str | None = None) -> PolicyEngine:
-    """An engine as a policy names it. dtype: its stated number format."""
-    return PolicyEngine(name=connection.facts.engine, version=connection.facts.version, dtype=dtype)
+def engine_of(
+    connection: Connection, dtype: str | None = None, device: str | None = None, processor: str | None = None
+) -> PolicyEngine:
+    """An engine as a policy names it. dtype, device, processor: as its operator states them."""
+    facts = connection.facts
+    return PolicyEngine(name=facts.engine, version=facts.version, dtype=dtype, device=device, processor=processor)

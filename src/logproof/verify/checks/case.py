@@ -20,12 +20,14 @@ LEAST_TEMPERATURE = 0.01
 class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the verifier knows of the claimed model and of how it is recorded, from policy and trusted engine.
 
-    profile: a sampler profile that a self-test on the engine has shown. eos_ids: ids that end a completion, as
+    profile: a sampler profile that a self-test on the engine has shown. required_profile: the one that the claimed
+    executor has, as the policy knows it; it overrules the claim. eos_ids: ids that end a completion, as
     measured; they overrule the claim. vocab_size: of the claimed model, None where neither tells it. dtype: of the
     executor's logits, where the record claims none. least_denominator: units a nat of the coarsest fixed format.
     """
 
     profile: str | None = None
+    required_profile: str | None = None
     eos_ids: tuple[int, ...] | None = None
     vocab_size: int | None = None
     dtype: str | None = None
@@ -43,10 +45,12 @@ def trusted_facts(artifact: Artifact, policy: Policy | None, vocab_size: int | N
     if policy is None:
         return NOTHING_KNOWN
     tested = policy.selftest
+    kind = policy.requires.kind_of(artifact.claim)
     same = other_model(artifact.claim.model, policy) is None
     known = policy.vocab_size if policy.vocab_size is not None else vocab_size
     return TrustedFacts(
         profile=tested.profile if tested is not None and tested.passed else None,
+        required_profile=None if kind is None else kind.sampler_profile,
         eos_ids=policy.eos_ids,
         vocab_size=known if same else None,
         dtype=policy.executor.dtype,
@@ -54,9 +58,14 @@ def trusted_facts(artifact: Artifact, policy: Policy | None, vocab_size: int | N
     )
 
 
-def drawn_by(artifact: Artifact, trusted_profile: str | None = None) -> tuple[Sampler | str, Profile | None]:
-    """The sampler that the artifact claims, or why none can be replayed, and its profile, None where none counts."""
-    return _sampler(artifact), _profile(artifact, trusted_profile)
+def drawn_by(
+    artifact: Artifact, trusted_profile: str | None = None, required_profile: str | None = None
+) -> tuple[Sampler | str, Profile | None]:
+    """The sampler that the artifact claims, or why none can be replayed, and its profile, None where none counts.
+
+    required_profile: overrules the profile that is claimed.
+    """
+    return _sampler(artifact), _profile(artifact, trusted_profile, required_profile)
 
 
 def _sampler(artifact: Artifact) -> Sampler | str:
@@ -76,9 +85,12 @@ def has_cuts(sampling: RecordedSampling) -> bool:
     return bool(sampling.top_k) or (sampling.top_p is not None and sampling.top_p < 1.0) or bool(sampling.min_p)
 
 
-def _profile(artifact: Artifact, trusted: str | None) -> Profile | None:
-    """The named profile, else the one that engine and version imply; unproven ones count only if self-tested."""
-    name = artifact.claim.sampler_profile
+def _profile(artifact: Artifact, trusted: str | None, required: str | None) -> Profile | None:
+    """The required profile, else the named one, else the one that engine and version imply.
+
+    Unproven ones count only if self-tested.
+    """
+    name = required if required is not None else artifact.claim.sampler_profile
     engine = artifact.claim.engine
     profile = (
         sampler_profiles.PROFILES.get(name)

@@ -50,6 +50,6 @@ def check(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> RecordFind
     missing = check_evidence(artifact)
     if missing is not None:
         return RecordFindings((sound, end_finding(artifact, facts.eos_ids), missing))
-    sampler, profile = drawn_by(artifact, facts.profile)
+    sampler, profile = drawn_by(artifact, facts.profile, facts.required_profile)
     case = RecordedCase(artifact, artifact_columns(artifact), sampler, profile, facts)
     return RecordFindings((sound, *(finding for run in RECORD_CHECKS for finding in run(case))), case)

@@ -1,0 +1,228 @@
+"""What a record claims of itself never switches a test off: pre-fill records, each with one claim that would do so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from logproof.verify.artifact.artifact import Artifact, Seed
+from logproof.verify.artifact.replay_result import ReplayResult
+from logproof.verify.judge import judge
+from logproof.verify.requirements import NumberFormat, Requirements, SamplingRanges
+from logproof.verify.stats.support import Sampler
+from verify.builders import (
+    PLAIN,
+    WIDE,
+    artifact,
+    change,
+    draw,
+    finding,
+    judged,
+    logits,
+    noisy,
+    policy,
+    record,
+    replayed,
+    requires,
+)
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+N = 120
+replace = msgspec.structs.replace
+
+
+def prefill() -> tuple[Artifact, ReplayResult]:
+    """Another model wrote the text, the claimed one scored it."""
+    z = logits(N, 99)
+    foreign = draw(noisy(z, 1, 0.15), PLAIN, 7)
+    return artifact(record(z, foreign, 20)), replayed(record(z, foreign, 40))
+
+
+def claiming(made: Artifact, **fields: object) -> Artifact:
+    claim = made.claim
+    if "sampler_profile" in fields:
+        claim = replace(claim, sampler_profile=fields.pop("sampler_profile"))
+    return change(made, claim=replace(claim, engine=replace(claim.engine, **fields)))
+
+
+def seeded(made: Artifact, seed: Seed | None) -> Artifact:
+    return change(made, sampling=replace(made.sampling, seed=seed))
+
+
+CLAIMS: list[dict[str, object]] = [
+    {"spec_decode": True},
+    {"name": None},
+    {"name": "sglang"},
+    {"name": None, "sampler_profile": None},
+    {"version": None, "sampler_profile": None},
+    {"version": "0.29.1", "sampler_profile": None},
+    {"runner": "v2", "sampler_profile": None},
+    {"runner": None, "sampler_profile": None},
+    {"device": "cuda", "sampler_profile": None},
+    {"device": None, "sampler_profile": None},
+    {"sampler_profile": "v2-gpu-murmur3"},
+    {"sampler_profile": "v1-gpu-exp"},
+    {"sampler_profile": "no such profile"},
+]
+
+
+@pytest.mark.parametrize("fields", CLAIMS, ids=str)
+def test_no_claim_about_the_executor_makes_a_prefill_valid(fields: dict[str, object]) -> None:
+    made, replay = prefill()
+    assert judged(made, replay, policy(), NOW).status == "invalid"
+    got = judged(claiming(made, **fields), replay, policy(), NOW)
+    assert got.status != "valid", got.headline
+
+
+@pytest.mark.parametrize("seed", [None, Seed(value=7, origin="executor"), Seed(value=7, origin="unknown")], ids=str)
+def test_no_claim_about_the_seed_makes_a_prefill_valid(seed: Seed | None) -> None:
+    made, replay = prefill()
+    got = judged(seeded(made, seed), replay, policy(), NOW)
+    assert got.status != "valid", got.headline
+
+
+def honest(sampler: Sampler = PLAIN) -> tuple[Artifact, ReplayResult]:
+    z = logits(N, 99)
+    ids = draw(z, sampler, 7)
+    return artifact(record(z, ids, 20), sampler), replayed(record(z, ids, 40))
+
+
+def asking(made: Artifact, **body: object) -> Artifact:
+    return change(made, request=replace(made.request, body=body))
+
+
+def test_a_seed_that_the_request_asks_for_and_the_record_lacks_fails() -> None:
+    made, replay = honest()
+    for body in ({"seed": 7}, {"sampling_params": {"sampling_seed": 7}}):
+        got = judged(seeded(asking(made, **body), None), replay, policy(), NOW)
+        assert (got.status, finding(got, "policy").reason) == ("invalid", "seed_missing")
+        assert got.headline == "Shown: the seed that was asked for is not in the record, or binds nobody."
+    # The requester's own request counts before what the record says of it.
+    lied = judge(seeded(made, None), replay, policy(), NOW)
+    assert finding(lied, "policy").outcome == "unknown"
+
+
+def test_an_executor_that_was_asked_for_no_seed_is_not_accused() -> None:
+    made, replay = honest()
+    got = judged(seeded(made, None), replay, policy(), NOW)
+    assert (got.status, got.level) == ("inconclusive", "none")
+    assert "the policy requires one, and the request asks for none" in finding(got, "policy").detail
+    free = judged(seeded(made, None), replay, policy(requires=requires(seed=None)), NOW)
+    assert (free.status, free.level) == ("valid", "sampled")
+
+
+def test_a_greedy_record_needs_no_seed() -> None:
+    made, replay = honest(Sampler(0.0))
+    assert judged(seeded(made, None), replay, policy(), NOW).status == "valid"
+
+
+def test_the_sampler_of_the_policy_counts_where_the_record_names_another() -> None:
+    """Honest or not: the engine that is claimed has the sampler that the policy knows."""
+    made, replay = prefill()
+    got = judged(claiming(made, sampler_profile="v1-gpu-exp"), replay, policy(), NOW)
+    assert (got.status, finding(got, "S4").outcome, finding(got, "S2").outcome) == ("invalid", "fail", "fail")
+    silent = judged(claiming(made, sampler_profile=None), replay, policy(), NOW)
+    assert finding(silent, "S4").outcome == "fail"
+    fair, replay = honest()
+    other = judged(claiming(fair, sampler_profile="v1-gpu-exp"), replay, policy(), NOW)
+    assert (other.status, finding(other, "policy").reason) == ("inconclusive", "executor_uncalibrated")
+    assert finding(other, "policy").detail == "sampler v1-gpu-exp, required v1-cpu-splitmix"
+
+
+def test_an_honest_executor_of_another_kind_is_not_accused() -> None:
+    made, replay = honest()
+    got = judged(claiming(made, runner="v2", device=None, sampler_profile=None), replay, policy(), NOW)
+    assert (got.status, got.level) == ("inconclusive", "none")
+    assert finding(got, "policy").detail == "runner v2, required v1; device not stated, required cpu"
+
+
+SEEN = SamplingRanges(
+    greedy=False,
+    temperature=(0.7, 1.0),
+    top_p=(1.0, 1.0),
+    top_k=(40, 0),
+    min_p=(0.0, 0.0),
+    frequency_penalty=(0.0, 0.0),
+    presence_penalty=(0.0, 0.0),
+    repetition_penalty=(1.0, 1.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [
+        (Sampler(0.3), "temperature 0.3, seen 0.7 to 1"),
+        (Sampler(1.0, 20), "top_k 20, seen 40 to off"),
+        (Sampler(1.0, 0, 0.9), "top_p 0.9, seen 1"),
+        (Sampler(1.0, 0, 1.0, 0.1), "min_p 0.1, seen 0"),
+        (Sampler(0.0), "greedy, sampled ones alone were seen"),
+    ],
+)
+def test_sampling_that_the_policy_did_not_see_is_inconclusive(sampler: Sampler, words: str) -> None:
+    made, replay = honest(sampler)
+    assert judged(made, replay, policy(), NOW).status == "valid"
+    got = judged(made, replay, policy(requires=requires(sampling=SEEN)), NOW)
+    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "sampling_uncalibrated")
+    assert finding(got, "policy").detail == words
+
+
+@pytest.mark.parametrize("sampler", [Sampler(0.7), Sampler(1.0), Sampler(1.0, 40), Sampler(0.9, 100)])
+def test_sampling_that_the_policy_saw_passes(sampler: Sampler) -> None:
+    got = judged(*honest(sampler), policy(requires=requires(sampling=SEEN)), NOW)
+    assert finding(got, "policy").outcome == "pass"
+
+
+def test_sampling_beyond_the_cuts_is_held_against_the_policy_too() -> None:
+    made, replay = honest()
+    for fields, words in (
+        ({"presence_penalty": 0.1}, "presence_penalty 0.1, seen 0"),
+        ({"logit_bias": {"5": 1.0}}, "logit_bias, never seen"),
+        ({"structured_output": "ab" * 32}, "structured_output, never seen"),
+    ):
+        bent = change(made, sampling=replace(made.sampling, **fields))
+        got = judged(bent, replay, policy(requires=requires(level="distribution")), NOW)
+        assert (got.status, finding(got, "policy").detail) == ("inconclusive", words)
+        wide = replace(WIDE, presence_penalty=(0.0, 1.0), bending=("logit_bias", "structured_output"))
+        seen = judged(bent, replay, policy(requires=requires(level="distribution", sampling=wide)), NOW)
+        assert seen.level == "distribution"
+
+
+def test_another_number_format_than_required_is_not_known() -> None:
+    made, replay = honest()
+    fixed = (NumberFormat(format="fixed", denominator=1024),)
+    got = judged(made, replay, policy(requires=requires(numbers=fixed)), NOW)
+    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "number_format")
+    assert finding(got, "policy").detail == "float32, required fixed 1/1024"
+
+
+@pytest.mark.parametrize("gone", ["sampling", "executors", "numbers"])
+def test_a_policy_that_requires_too_little_says_distribution_at_most(gone: str) -> None:
+    made, replay = honest()
+    some = requires(**{gone: None if gone == "sampling" else ()})
+    got = judged(made, replay, policy(requires=some), NOW)
+    assert (got.status, got.level, finding(got, "requires").reason) == (
+        "inconclusive",
+        "distribution",
+        "requirements_missing",
+    )
+    assert gone in finding(got, "requires").detail
+    low = judged(made, replay, policy(requires=Requirements(level="distribution")), NOW)
+    assert (low.status, low.level) == ("valid", "distribution")
+    assert judged(made, replay, policy(requires=Requirements()), NOW).status == "inconclusive"
+
+
+def test_a_required_key_must_have_signed() -> None:
+    made, replay = honest()
+    got = judged(made, replay, policy(requires=requires(key_ids=("ab" * 32,))), NOW)
+    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "key_missing")
+    assert "it is not signed" in finding(got, "policy").detail
+
+
+def test_every_thing_that_the_record_lacks_is_named() -> None:
+    made, replay = honest()
+    bad = claiming(seeded(made, None), spec_decode=True)
+    got = judged(bad, replay, policy(requires=requires(sampling=SamplingRanges())), NOW)
+    reasons = [f.reason for f in got.findings if f.test == "policy"]
+    assert reasons == ["seed_missing", "executor_uncalibrated", "sampling_uncalibrated"]
