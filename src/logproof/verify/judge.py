@@ -26,16 +26,18 @@ def judge(
     known: KnownRequest | None = None,
     prompt: MadePrompt | None = None,
     vocab_size: int | None = None,
+    keys: tuple[str, ...] = (),
 ) -> Verdict:
     """The verdict. replay None: only the checks of the record were wanted. now: with time zone.
 
     known: the requester's own request, None where only the record says what was asked. prompt: the ids that the
     verifier made, of `known` where it is there, else of the record's request; None where nothing was made.
-    vocab_size: of the model that the trusted engine runs, where no replay tells it.
+    vocab_size: of the model that the trusted engine runs, where no replay tells it. keys: public keys, hex, of which
+    one must have signed the record, where there are any.
     """
     if isinstance(replay, ReplayResult) and replay.vocab_size is not None:
         vocab_size = replay.vocab_size
-    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size))
+    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys))
     findings = list(checked.findings)
     scope = None
     if policy is not None and findings[0].outcome != "fail":

@@ -11,7 +11,8 @@ from cli.verify import judging
 from cli.verify.judging import SHORT, captured, invoke, start
 from fakes.server import FakeServer
 from logproof.verify.artifact import artifact_files
-from logproof.verify.artifact.artifact import seal
+from logproof.verify.artifact.artifact import Artifact, Signature, seal
+from logproof.verify.artifact.signing import read_key, sign
 from verify.tiny import Tiny
 
 fake, prompts, rules = judging.fake, judging.prompts, judging.rules
@@ -144,3 +145,61 @@ def test_a_broken_row_is_one_verdict_and_hides_no_other(
     assert f"{path} row 3: its columns do not fit" in verdicts[2]["reasons"][0]
     assert invoke("replay", path, "--engine", fake.url) == 3
     assert f"{path} row 2: " in capfd.readouterr().err
+
+
+def test_a_required_key_is_not_stripped_swapped_or_foreign(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, own, foreign = (prompts.with_name(name) for name in ("a.jsonl", "own.key", "foreign.key"))
+    own.write_bytes(bytes(range(32)))
+    first = next(iter(artifact_files.read(captured(fake, prompts))))
+    mine, theirs = sign(first, read_key(own)), sign(first, bytes(32))
+    assert mine.seal is not None
+    assert theirs.seal is not None
+    assert mine.seal.signature is not None
+    key = mine.seal.signature.key_id
+    swapped = msgspec.structs.replace(
+        mine, seal=msgspec.structs.replace(theirs.seal, signature=replace_key(theirs, key))
+    )
+    artifact_files.write(path, [mine, first, theirs, swapped, seal(msgspec.structs.replace(mine, artifact_id="b"))])
+    where = ("--engine", fake.url, "--policy", rules)
+    capfd.readouterr()
+    assert invoke("verify", path, *where, "--require-key", key, "--json") == 1
+    verdicts = json.loads(capfd.readouterr().out)
+    assert [v["status"] for v in verdicts] == ["valid", *["invalid"] * 4]
+    assert [v["findings"][0]["reason"] for v in verdicts] == [None, "key", "key", "hash_mismatch", "key"]
+    assert "is not there, and a signature is required" in verdicts[1]["reasons"][0]
+    assert "which is no key that is required" in verdicts[2]["reasons"][0]
+    artifact_files.write(path, [mine])
+    for form in (bytes.fromhex(key), key.encode() + b"\n", key.upper().encode()):
+        foreign.write_bytes(form)
+        assert invoke("verify", path, *where, "--require-key", "ab" * 32, "--require-key", foreign) == 0
+    assert invoke("verify", path, "--offline", "--require-key", "ab" * 32) == 1
+    foreign.write_bytes(b"no key")
+    for bad in ("ab", foreign, prompts.with_name("none")):
+        assert invoke("verify", path, "--offline", "--require-key", bad) == 3
+
+
+def replace_key(made: Artifact, key: str) -> Signature:
+    assert made.seal is not None
+    assert made.seal.signature is not None
+    return msgspec.structs.replace(made.seal.signature, key_id=key)
+
+
+def test_a_signature_that_cannot_be_checked_hides_no_verdict(
+    fake: FakeServer, prompts: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without `cryptography` nobody is told that a record is signed, and a required key is a fault of the caller's."""
+    path = captured(fake, prompts)
+    first = next(iter(artifact_files.read(path)))
+    artifact_files.write(path, [sign(first, bytes(32)), first])
+
+    def refuse(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr("logproof.verify.artifact.signing.importlib.import_module", refuse)
+    capfd.readouterr()
+    assert invoke("verify", path, "--offline") == 2
+    assert "its signature is not checked" in " ".join(capfd.readouterr().out.split())
+    assert invoke("verify", path, "--offline", "--require-key", "ab" * 32) == 3
+    assert "needs the package `cryptography`" in capfd.readouterr().err

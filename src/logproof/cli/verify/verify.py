@@ -30,6 +30,7 @@ def verify(
     fill: verify_options.Fill = False,
     explain: Annotated[bool, typer.Option("--explain", help="Replay rejected ones under other prompts too.")] = False,
     without: Annotated[bool, typer.Option("--offline", help="Only the tests that need no engine.")] = False,
+    require_key: verify_options.RequireKey = None,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Write verdicts as JSON lines.")] = None,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
@@ -41,12 +42,13 @@ def verify(
     A line that is no artifact is invalid, and hides no other.
     """
     rules = verify_options.policy(policy) if policy is not None else None
+    keys = verify_options.public_keys(require_key)
     records = read_records(artifact)
     options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=concurrency)
     choice = verify_options.method(method)
     verify_options.alone(fill, concurrency)
     if without:
-        verdicts = verify_offline(records, rules)
+        verdicts = verify_offline(records, rules, keys=keys)
     else:
         work = partial(
             verify_all,
@@ -57,6 +59,7 @@ def verify(
             fill=fill,
             explain=explain,
             concurrency=concurrency,
+            keys=keys,
         )
         verdicts = run_with_connections(work, (engine, options))
     if output is not None:

@@ -11,6 +11,7 @@ import typer
 from logproof.cli import options as opt
 from logproof.errors import UsageError
 from logproof.files import naming, read_bounded
+from logproof.verify.artifact.signing import read_public_key
 from logproof.verify.policy import MAX_BYTES, Policy, load
 from logproof.verify.record.capture import Pins, fresh_nonce
 from logproof.verify.record.defaults import Defaults, stated
@@ -81,6 +82,22 @@ SignKey = Annotated[
     Path | None,
     typer.Option("--sign-key", metavar="FILE", help="Sign each artifact with this ed25519 key: 32 bytes, raw or hex."),
 ]
+
+
+RequireKey = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require-key",
+        metavar="HEX|FILE",
+        help="Records must be signed by this ed25519 public key, or by one of several: 64 hex digits, or a file of 32"
+        " bytes, raw or hex. Repeatable.",
+    ),
+]
+
+
+def public_keys(values: list[str] | None) -> tuple[str, ...]:
+    """The required public keys, hex. Raises UsageError, StoreError."""
+    return tuple(read_public_key(value) for value in values or ())
 
 
 def unused(path: Path, *, replace: bool) -> None:

@@ -6,6 +6,7 @@ A signature says which key sealed the record, nothing about whether the record i
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -49,6 +50,15 @@ def _library() -> _Library:
     return cast(_Library, module)
 
 
+def available() -> bool:
+    """Whether signatures can be made and checked here: the package is installed."""
+    try:
+        _library()
+    except UsageError:
+        return False
+    return True
+
+
 def sign(artifact: Artifact, private_key: bytes) -> Artifact:
     """The artifact with a signed seal. private_key: 32 raw bytes.
 
@@ -89,6 +99,25 @@ def check_signature(artifact: Artifact) -> str:
 def signed(artifact: Artifact, private_key: bytes | None) -> Artifact:
     """The artifact, signed where there is a key. Raises as `sign`."""
     return artifact if private_key is None else sign(artifact, private_key)
+
+
+def read_public_key(text: str) -> str:
+    """The public key, lower-case hex, that a text names: 64 hex digits, or a file of 32 bytes, raw or as hex digits.
+
+    Raises UsageError where it names none or the package is missing, InputError for a file that cannot be read.
+    """
+    if re.fullmatch("[0-9a-fA-F]{64}", text):
+        key = bytes.fromhex(text)
+    else:
+        data = read_bounded(Path(text), 4096)
+        digits = data.decode(errors="replace").strip()
+        key = bytes.fromhex(digits) if re.fullmatch("[0-9a-fA-F]{64}", digits) else data
+    if len(key) != KEY_BYTES:
+        raise UsageError(
+            f"{text} holds no ed25519 public key", hint="64 hex digits, or a file of 32 bytes, raw or as hex"
+        )
+    _library()
+    return key.hex()
 
 
 def read_key(path: Path) -> bytes:

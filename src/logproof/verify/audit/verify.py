@@ -31,18 +31,20 @@ async def verify(
     fill: bool = False,
     explain: bool = False,
     known: KnownRequest | None = None,
+    keys: tuple[str, ...] = (),
 ) -> tuple[ReplayResult | ReplayFailure | None, Verdict]:
     """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
 
     method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
     failed, try other prompts (explain.py), at one more replay each. known: the requester's own request.
+    keys: see `judge`.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
     answer, vocab_size = None, trusted.facts.vocab_size
-    if recorded.check(artifact, trusted_facts(artifact, policy, vocab_size)).replayable:
+    if recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys)).replayable:
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
-    verdict = judge(artifact, answer, policy, datetime.now(UTC), known=known, vocab_size=vocab_size)
+    verdict = judge(artifact, answer, policy, datetime.now(UTC), known=known, vocab_size=vocab_size, keys=keys)
     if explain and isinstance(answer, ReplayResult) and policy is not None:
         verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
     return answer, verdict
@@ -59,12 +61,13 @@ async def verify_all(
     explain: bool = False,
     concurrency: int = 1,
     requests: Mapping[str, KnownRequest] | None = None,
+    keys: tuple[str, ...] = (),
 ) -> list[Verdict]:
     """The verdicts in order, at most `concurrency` replays in flight. Options and errors are those of `verify`.
 
     requests: the requester's own requests by their digests.
     """
-    one = partial(verify, trusted, policy=policy, method=method, repeats=repeats, fill=fill, explain=explain)
+    one = partial(verify, trusted, policy=policy, method=method, repeats=repeats, fill=fill, explain=explain, keys=keys)
     jobs = [partial(one, a, known=request_of(a, requests or {})) for a in records if isinstance(a, Artifact)]
     judged, now = iter(await in_order(jobs, concurrency)), datetime.now(UTC)
     return [next(judged)[1] if isinstance(r, Artifact) else judge_unreadable(r, policy, now) for r in records]
@@ -79,11 +82,12 @@ def verify_offline(
     records: Sequence[Artifact | UnreadableRecord],
     policy: Policy | None,
     requests: Mapping[str, KnownRequest] | None = None,
+    keys: tuple[str, ...] = (),
 ) -> list[Verdict]:
-    """The verdicts of the tests that need no engine, in order. requests: see `verify_all`."""
+    """The verdicts of the tests that need no engine, in order. requests, keys: see `verify_all`."""
     now = datetime.now(UTC)
     return [
-        judge(r, None, policy, now, known=request_of(r, requests or {}))
+        judge(r, None, policy, now, known=request_of(r, requests or {}), keys=keys)
         if isinstance(r, Artifact)
         else judge_unreadable(r, policy, now)
         for r in records

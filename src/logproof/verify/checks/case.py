@@ -24,6 +24,7 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     executor has, as the policy knows it; it overrules the claim. eos_ids: ids that end a completion, as
     measured; they overrule the claim. vocab_size: of the claimed model, None where neither tells it. dtype: of the
     executor's logits, where the record claims none. least_denominator: units a nat of the coarsest fixed format.
+    keys: public keys, hex, of which one must have signed the record; none is asked for where it is empty.
     """
 
     profile: str | None = None
@@ -32,18 +33,21 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int | None = None
     dtype: str | None = None
     least_denominator: int = LEAST_DENOMINATOR
+    keys: tuple[str, ...] = ()
 
 
 NOTHING_KNOWN = TrustedFacts()
 
 
-def trusted_facts(artifact: Artifact, policy: Policy | None, vocab_size: int | None = None) -> TrustedFacts:
-    """What is known without the record. vocab_size: of the model that the trusted engine runs.
+def trusted_facts(
+    artifact: Artifact, policy: Policy | None, vocab_size: int | None = None, keys: tuple[str, ...] = ()
+) -> TrustedFacts:
+    """What is known without the record. vocab_size: of the model that the trusted engine runs. keys: as required.
 
     A policy about another model, and an engine without a policy, say nothing of the claimed model's vocabulary.
     """
     if policy is None:
-        return NOTHING_KNOWN
+        return TrustedFacts(keys=keys)
     tested = policy.selftest
     kind = policy.requires.kind_of(artifact.claim)
     same = other_model(artifact.claim.model, policy) is None
@@ -55,6 +59,7 @@ def trusted_facts(artifact: Artifact, policy: Policy | None, vocab_size: int | N
         vocab_size=known if same else None,
         dtype=policy.executor.dtype,
         least_denominator=policy.least_denominator,
+        keys=keys,
     )
 
 

@@ -1,7 +1,7 @@
 """S0a: checks of an artifact against itself. No model, no engine, exact: an honest artifact never fails one.
 
 Each fault names the field and carries a reason: malformed, hash_mismatch, token_out_of_range, inconsistent_usage,
-vocabulary. What the verifier knows by itself (`TrustedFacts`) counts before what the record says of its own numbers.
+vocabulary, key. What the verifier knows by itself (`TrustedFacts`) counts before what the record says of itself.
 Cannot see: anything that is wrong but consistent.
 """
 
@@ -24,7 +24,7 @@ from logproof.verify.check_table import STRUCTURE
 from logproof.verify.checks.case import NOTHING_KNOWN, TrustedFacts
 from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
-FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage", "vocabulary"]
+FaultReason = Literal["malformed", "hash_mismatch", "token_out_of_range", "inconsistent_usage", "vocabulary", "key"]
 SUM_SLACK = 1e-3
 """How far listed probabilities may sum beyond 1."""
 ZERO_SLACK = 1e-6
@@ -48,7 +48,7 @@ def faults(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> list[Stru
     """Every broken rule, in field order; empty for a sound artifact. facts: what the verifier knows by itself."""
     values = _values_of(artifact.positions)
     return [
-        *_seal(artifact),
+        *_seal(artifact, facts),
         *_choice(artifact),
         *_ids(artifact, facts),
         *_usage(artifact),
@@ -62,16 +62,21 @@ def _bad(where: str, detail: str, reason: FaultReason = "malformed") -> Iterator
     yield StructureFault(reason, where, detail)
 
 
-def _seal(a: Artifact) -> Iterator[StructureFault]:
+def _seal(a: Artifact, facts: TrustedFacts) -> Iterator[StructureFault]:
+    signature = None if a.seal is None else a.seal.signature
+    if facts.keys and signature is None:
+        yield from _bad("seal.signature", "is not there, and a signature is required", "key")
     if a.seal is None:
         return
     try:
         if a.seal.digest != artifact_digest(a):
             yield from _bad("seal.digest", "is not the digest of the content", "hash_mismatch")
-        elif a.seal.signature is not None:
+        elif signature is not None and (facts.keys or signing.available()):
             signing.check_signature(a)
     except ArtifactError as error:
         yield from _bad("seal", error.message, "hash_mismatch")
+    if facts.keys and signature is not None and signature.key_id not in facts.keys:
+        yield from _bad("seal.signature", f"is by {signature.key_id}, which is no key that is required", "key")
 
 
 def _choice(a: Artifact) -> Iterator[StructureFault]:
@@ -302,8 +307,13 @@ def check_structure(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> 
         )
         return unknown(STRUCTURE, "rows_short", detail, len(short))
     signature = artifact.seal.signature if artifact.seal is not None else None
-    signed = "" if signature is None else f", and is signed by {signature.key_id}"
-    return passed(STRUCTURE, f"the artifact obeys its own rules{signed}")
+    if signature is None:
+        return passed(STRUCTURE, "the artifact obeys its own rules")
+    if not signing.available():
+        return passed(
+            STRUCTURE, "the artifact obeys its own rules; its signature is not checked without `cryptography`"
+        )
+    return passed(STRUCTURE, f"the artifact obeys its own rules, and is signed by {signature.key_id}")
 
 
 def check_evidence(artifact: Artifact) -> Finding | None:
