@@ -20,6 +20,7 @@
     |  |- EngineGone              no endpoint of a run answers any more
     |  `- BadReply                a reply that must not become a number, with its JSON path
     |     |- MissingChannel       a result that was asked for is absent
+    |     |- SpoiledTopList       another request on the server spoiled the lists of rivals
     |     |- ReplayNotEnforced    a replay came back with other tokens than it was given
     |     `- OutputContractError  structured output that is cut, invalid or off its schema
     |- EngineError                a local engine did not start, or died                     exit 4
@@ -181,6 +182,15 @@ class BadReply(EndpointError):
 
 class MissingChannel(BadReply):
     """A result that was asked for is absent from the reply."""
+
+
+class SpoiledTopList(BadReply):
+    """A list of rivals that another request on the server spoiled: sent again apart from those, it may come whole."""
+
+    HINT = "label scores in the same batch do this to vLLM's lists: send the request again, apart from those"
+
+    def __init__(self, path: str) -> None:
+        super().__init__("an impossible rival in a top list that leaves mass over", path=path, hint=self.HINT)
 
 
 class ReplayNotEnforced(BadReply):

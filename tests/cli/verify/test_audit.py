@@ -27,7 +27,7 @@ def test_audit_reports(
     assert len(list(artifact_files.read(kept))) == 14
     assert invoke(*base, *CLAIM, "--previous", record, "--json", "--nonce", "n") == 0
     told = json.loads(capfd.readouterr().out)
-    assert (told["changes"], told["previous_is_stale"]) == ([], False)
+    assert (told["reasons"], told["changes"], told["previous_is_stale"]) == ([], [], False)
     record.write_text(json.dumps({**json.loads(record.read_text()), "fingerprint": "another"}))
     assert invoke(*base, *CLAIM, "--previous", record, "--nonce", "n") == 0
     assert "the earlier audit is stale" in capfd.readouterr().out
@@ -35,4 +35,8 @@ def test_audit_reports(
     with FakeServer() as fraud:
         start(fraud, Tiny(writer=2))
         assert invoke("audit", fraud.url, *base[2:], *CLAIM, "--previous", record, "--nonce", "n") == 1
-    assert "changed: the audit was valid, is invalid" in capfd.readouterr().out
+    text = capfd.readouterr().out
+    assert "changed: the audit was valid, is invalid" in text
+    assert "Rejected after 1 of 14 planned requests: " in text
+    assert "requests" in text
+    assert "first" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.dialects.common import logprobs
-from logproof.errors import BadReply
+from logproof.errors import BadReply, SpoiledTopList
 
 
 def test_null_is_unscored_only_where_it_may_be() -> None:
@@ -111,3 +112,21 @@ def test_k_or_k_plus_the_scored_one_below(data: st.DataObject, width: int) -> No
     assert np.diff(whole.offsets).tolist() == [width + 1]
     best = one((ids[:-1], values[:-1], None, None), (0, values[0]), width)
     assert np.diff(best.offsets).tolist() == [width]
+
+
+@pytest.mark.parametrize(
+    ("listed", "raw", "spoiled"),
+    [
+        ((-0.25, -9999.0), False, True),
+        ((-0.25, -9999.0), True, True),
+        ((0.0, -9999.0), True, True),
+        ((0.0, -9999.0), False, False),
+        ((-0.7, -0.69, -9999.0, -9999.0), False, False),
+        ((-0.7, -0.9, -9999.0), False, False),
+        ((-0.7, -1.5), True, False),
+    ],
+)
+def test_a_list_with_an_impossible_rival_holds_all_mass(listed: tuple[float, ...], raw: bool, spoiled: bool) -> None:
+    """Cuts and grammars make rivals impossible and leave no mass over; label scores of a neighbour leave some."""
+    with pytest.raises(SpoiledTopList) if spoiled else nullcontext():
+        logprobs.check_spoiled(listed, "", raw=raw)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from logproof.dialects.common import openai_scores
 from logproof.dialects.common.openai_scores import Rival, ScoredToken
-from logproof.errors import BadReply
+from logproof.errors import BadReply, SpoiledTopList
 from logproof.ir.facts import Facts
 from logproof.ir.message import text_message
 from logproof.ir.request import Function, Input, Output, Replay, Request, Sampling, Scoring, Tools
@@ -254,5 +254,5 @@ def test_pieces_of_characters_may_still_join() -> None:
 def test_a_padded_list_is_refused(width: int) -> None:
     """vLLM pads the lists of requests that share a batch with one for label scores."""
     padded = entry("token_id:5", -0.25, ("token_id:5", -0.25), ("token_id:0", -9999.0))
-    with pytest.raises(BadReply, match="an impossible rival in a raw top list"):
+    with pytest.raises(SpoiledTopList, match="an impossible rival in a top list"):
         openai_scores.sampled_tokens(scoring(sampled=width), [padded], "vllm", "")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from logproof.cli import options as opt
 from logproof.cli.printing import note, out, print_json, visible
@@ -18,7 +20,7 @@ from logproof.verify.artifact import artifact_files
 from logproof.verify.audit.audit import audit_provider
 from logproof.verify.audit.audit_files import read_audit
 from logproof.verify.audit.audit_page import page
-from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated
+from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated, reason_groups
 from logproof.verify.record.prompts import read_prompts
 from logproof.verify.stats.support import Sampler
 
@@ -91,7 +93,14 @@ def audit(
     differs = changes(before, result.audit) if before is not None else []
     stale = bool(before is not None and outdated(before, result.audit))
     if as_json:
-        print_json({"audit": result.audit, "changes": differs, "previous_is_stale": stale})
+        print_json(
+            {
+                "audit": result.audit,
+                "reasons": reason_groups(result.audit.session),
+                "changes": differs,
+                "previous_is_stale": stale,
+            }
+        )
     else:
         _print_audit(result.audit, differs, stale=stale)
     return result.audit.session.exit_code
@@ -103,7 +112,19 @@ def _print_step(judged: JudgedArtifact, session: AuditSession) -> None:
 
 def _print_audit(finished: Audit, differs: list[str], *, stale: bool) -> None:
     out.print(visible(f"{finished.provider}: {finished.session.status}\n{finished.headline}"), markup=False)
+    _print_reasons(finished.session)
     for line in differs:
         out.print(visible(f"  changed: {line}"), markup=False)
     if stale:
         out.print("  the earlier audit is stale: it rested on what has changed", markup=False)
+
+
+def _print_reasons(session: AuditSession) -> None:
+    """Each reason of a verdict that is not valid, once."""
+    groups = reason_groups(session)
+    if not groups:
+        return
+    rows = Table("reason", "requests", "first", "there", box=None)
+    for g in groups:
+        rows.add_row(*(escape(visible(cell)) for cell in (g.reason, str(g.requests), g.first, g.detail)))
+    out.print(rows)

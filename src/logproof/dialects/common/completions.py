@@ -195,6 +195,9 @@ def top_maps(found: LogprobLists, width: int, ids: Sequence[int] | None, path: s
     if found.top is None:
         raise MissingChannel("top logprobs were asked and are absent", path=path)
     maps = [entries or {} for entries in found.top]
+    for i, (token, listed) in enumerate(zip(found.tokens, maps, strict=True)):
+        if listed.get(token) != logprobs.SENTINEL:
+            logprobs.check_spoiled(listed.values(), f"{path}/{i}")
     keys = list(chain.from_iterable(maps))
     keyed = placeholder_ids(keys) if ids is not None else None
     if ids is not None and keyed is None:

@@ -7,8 +7,9 @@ Every value passes `logprobs`: null only where the wire leaves a position unscor
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import TypeVar, cast
 
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from logproof.errors import BadReply
+from logproof.errors import BadReply, SpoiledTopList
 from logproof.ir.response import Floats, Ids, TopK
 
 T = TypeVar("T", np.int64, np.float64)
@@ -122,6 +123,27 @@ class Flat(msgspec.Struct, frozen=True):
     ranks: Ids | None = None
     texts: Sequence[str] | None = None
     unique: bool = False
+
+
+SPOILED_WIDTH = 2
+"""Entries of a list that another request spoiled, at most: the sampled token and id 0."""
+FULL = 0.99
+"""Mass from which a list may be all that can be drawn."""
+
+
+def check_spoiled(listed: Collection[float], path: str, *, raw: bool = False) -> None:
+    """Refuse a list that another request spoiled: vLLM 0.32 lists the sampled token and id 0 at -9999, and nothing
+    else, for every request that shares a batch with one for label scores (`logprob_token_ids`).
+
+    An impossible rival says that all possible tokens are listed above it, so their mass is 1. listed: as the wire gave
+    them. raw: no mask may make a rival impossible. Raises SpoiledTopList.
+    """
+    if SENTINEL not in listed:
+        return
+    if raw or (
+        len(listed) <= SPOILED_WIDTH and math.fsum(math.exp(min(v, 0.0)) for v in listed if v != SENTINEL) < FULL
+    ):
+        raise SpoiledTopList(path)
 
 
 def top_k(

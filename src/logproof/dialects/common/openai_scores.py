@@ -114,20 +114,15 @@ def sampled_tokens(request: Request, entries: Sequence[ScoredToken], server: Ser
 
 
 def _check_sentinels(entry: ScoredToken, server: Server, meaning: Meaning, path: str) -> None:
-    """-9999 stands for minus infinity at vLLM alone, and only a mask makes a rival impossible.
-
-    vLLM 0.32 lists the sampled token and id 0 at -9999, and nothing else, for every request that shares a batch
-    with one for label scores (`logprob_token_ids`).
-    """
+    """-9999 stands for minus infinity at vLLM alone, and only a mask makes a rival impossible."""
     listed = entry.top_logprobs or ()
     if entry.logprob == logprobs.SENTINEL and not (server == "vllm" and any(r.token == entry.token for r in listed)):
         raise BadReply("-9999 says that the logprob is not known; it is no probability", path=f"{path}/logprob")
     at = next((j for j, r in enumerate(listed) if r.logprob == logprobs.SENTINEL), None)
     if server != "vllm" and at is not None:
         raise BadReply("-9999 is no probability on this server", path=f"{path}/top_logprobs/{at}/logprob")
-    if meaning == "raw" and at is not None and listed[at].token != entry.token:
-        hint = "label scores in the same batch do this to vLLM's lists: send the request again, apart from those"
-        raise BadReply("an impossible rival in a raw top list", path=f"{path}/top_logprobs/{at}", hint=hint)
+    if at is not None and listed[at].token != entry.token:
+        logprobs.check_spoiled([r.logprob for r in listed], f"{path}/top_logprobs/{at}", raw=meaning == "raw")
 
 
 def _check_even(entries: Sequence[ScoredToken], path: str) -> None:

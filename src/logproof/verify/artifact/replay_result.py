@@ -15,7 +15,7 @@ Method = Literal["decode", "prefill"]
 class ReplayFailure(msgspec.Struct, frozen=True):
     """Why there is no replay. A refusal of a sound artifact is the engine's matter, never the artifact's guilt."""
 
-    reason: Literal["engine_error", "engine_cannot_replay", "replay_not_enforced"]
+    reason: Literal["engine_error", "engine_cannot_replay", "replay_not_enforced", "top_list_spoiled"]
     detail: str
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from logproof.client.connect import Connection
+from logproof.errors import EndpointError, SpoiledTopList
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.audit.audit_page import MAX_TOKENS
 from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, add, add_failure, headline
@@ -91,10 +92,10 @@ async def audit(
     stop_early: end once the claim is rejected. progress: called after each request.
     """
     started = datetime.now(UTC)
-    session, done = AuditSession(level=policy.level), list[JudgedArtifact]()
+    session, done = AuditSession(level=policy.level, planned=len(prompts)), list[JudgedArtifact]()
     async for one in capture(sides.provider, prompts, pins, claim, concurrency=concurrency):
         if one.artifact is None:
-            session = add_failure(session, one.prompt.id, f"the provider failed: {one.error}")
+            session = add_failure(session, one.prompt.id, _failure(one.error))
             continue
         answer, verdict = await verify(sides.trusted, one.artifact, policy, method)
         done.append(JudgedArtifact(one.prompt.id, one.artifact, answer, verdict))
@@ -104,6 +105,13 @@ async def audit(
         if stop_early and session.settled:
             break
     return _audit(sides, claim, policy, session, done, started), done
+
+
+def _failure(error: EndpointError | None) -> str:
+    """Why a request gave no artifact. Spoiled lists are another tenant's doing, and say nothing of the claim."""
+    if isinstance(error, SpoiledTopList):
+        return f"another request at the provider spoiled the lists of tokens, twice: {error}"
+    return f"the provider failed: {error}"
 
 
 def evidence_key(artifact: Artifact) -> str:

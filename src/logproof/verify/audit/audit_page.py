@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from logproof.pages import render
 from logproof.verify.artifact.artifact import artifact_columns
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated
+from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated, reason_groups
 from logproof.verify.policy import Policy
 from logproof.verify.stats import distance
 
@@ -41,6 +42,7 @@ def page(
         mean=_number(audit.mean_tz),
         evidence=_evidence(audit.session),
         requests=_requests(audit.session, policy),
+        reasons=[msgspec.structs.asdict(group) for group in reason_groups(audit.session)],
         texts=[_text(v, policy, texts) for v in done],
     )
 

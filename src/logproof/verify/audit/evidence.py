@@ -40,13 +40,15 @@ class Step(Record, frozen=True, kw_only=True):
 class AuditSession(Record, frozen=True, kw_only=True):
     """The state of an audit. status and headline: what is settled so far. skipped: repeats of a prompt and seed.
 
-    level: share of honest providers that may be rejected. Raises ValueError unless it is between 0 and 1.
+    level: share of honest providers that may be rejected. planned: requests of the budget, None where it is not
+    recorded. Raises ValueError unless it is between 0 and 1.
     """
 
     level: float
     steps: tuple[Step, ...] = ()
     skipped: int = 0
     seen: tuple[str, ...] = ()
+    planned: int | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.level < 1.0:
@@ -136,10 +138,32 @@ def headline(session: AuditSession) -> str:
     if session.status == "invalid":
         first = next(i for i, s in enumerate(session.steps, 1) if s.decisive or s.log_e >= -math.log(session.level))
         reason = next((s.reasons[0] for s in session.steps if s.status == "invalid"), "the evidence added up")
-        return f"Rejected after {first} of {n} requests: {reason}"
+        budget = f"{n}" if session.planned is None else f"{session.planned} planned"
+        return f"Rejected after {first} of {budget} requests: {reason}"
     counts = {k: sum(s.status == k for s in session.steps) for k in ("valid", "invalid", "inconclusive")}
     words = ", ".join(f"{v} {k}" for k, v in counts.items())
     return f"Not shown: anything about requests outside this sample. {n} requests: {words}."
+
+
+class ReasonGroup(Record, frozen=True, kw_only=True):
+    """A reason that verdicts other than valid give. requests: how many give it. first: prompt of the first, in whose
+    words `detail` is."""
+
+    reason: str
+    requests: int
+    first: str
+    detail: str
+
+
+def reason_groups(session: AuditSession) -> list[ReasonGroup]:
+    """Each reason of the verdicts that are not valid, once, the most frequent first."""
+    groups: dict[str, ReasonGroup] = {}
+    for step in session.steps:
+        for text in step.reasons if step.status != "valid" else ():
+            reason, _, detail = text.partition(": ")
+            known = groups.get(reason, ReasonGroup(reason=reason, requests=0, first=step.prompt, detail=detail))
+            groups[reason] = msgspec.structs.replace(known, requests=known.requests + 1)
+    return sorted(groups.values(), key=lambda group: -group.requests)
 
 
 def outdated(then: Audit, now: Audit) -> list[str]:

@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 
 from logproof.client.connect import Connection
+from logproof.client.unspoiled import ask_unspoiled
 from logproof.dialects.call import Call
 from logproof.dialects.lower import lower
 from logproof.errors import (
@@ -194,7 +195,7 @@ def _check(connection: Connection, prompt: Prompt, pins: Pins) -> None:
 
 async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> CapturedPrompt:
     try:
-        return CapturedPrompt(prompt, await capture_one(connection, prompt, pins, claim))
+        return CapturedPrompt(prompt, await ask_unspoiled(partial(capture_one, connection, prompt, pins, claim)))
     except (BadReply, ContextOverflow, ServerFault, ContentFiltered) as error:
         return CapturedPrompt(prompt, None, error)
 

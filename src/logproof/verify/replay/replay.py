@@ -15,10 +15,12 @@ batch with it, so it belongs on an engine that serves nobody else.
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 
 from logproof.client.connect import Connection
+from logproof.client.unspoiled import ask_unspoiled
 from logproof.dialects.call import Call
 from logproof.errors import (
     AuthError,
@@ -26,6 +28,7 @@ from logproof.errors import (
     ModelNotFound,
     ReplayNotEnforced,
     RequestRefused,
+    SpoiledTopList,
     StatusError,
 )
 from logproof.verify.artifact.artifact import Artifact, Mode
@@ -57,7 +60,7 @@ async def replay(
         return chosen
     start = time.monotonic()
     try:
-        runs = [await _once(connection, artifact, chosen) for _ in range(max(1, repeats))]
+        runs = [await ask_unspoiled(partial(_once, connection, artifact, chosen)) for _ in range(max(1, repeats))]
         scored = await fill_missing(connection, artifact, runs[-1][0]) if fill and chosen.method == "prefill" else None
     except (AuthError, ModelNotFound):
         raise
@@ -86,6 +89,8 @@ def _failure(error: EndpointError | RequestRefused) -> ReplayFailure:
     """A refusal of a sound artifact is a bug or a limit of the engine; everything else is its failure."""
     if isinstance(error, ReplayNotEnforced):
         return ReplayFailure("replay_not_enforced", error.message)
+    if isinstance(error, SpoiledTopList):
+        return ReplayFailure("top_list_spoiled", error.message)
     refused = isinstance(error, RequestRefused) or (
         isinstance(error, StatusError) and 400 <= error.status < 500 and error.status not in (408, 429)
     )
