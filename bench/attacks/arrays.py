@@ -95,19 +95,16 @@ def rows(ids: NDArray[np.int32], logprobs: NDArray[np.float32]) -> Columns:
 def artifact(record: Record, **sampling: object) -> Artifact:
     """The sealed artifact of a record. sampling: leaves that it claims otherwise than SAMPLING."""
     ids = tuple(record.own.sampled_ids.tolist())
-    claimed = {
-        "max_tokens": len(ids),
-        "seed": Seed(value=record.seed, origin="requester"),
-        **sampling,
-    }
+    seed = Seed(value=record.seed, origin="requester")
+    claimed = msgspec.structs.replace(SAMPLING, **{"max_tokens": len(ids), "seed": seed, **sampling})
     made = Artifact(
         schema="logproof-artifact/1",
         artifact_id=record.name,
         created_at="2026-01-02T03:04:05+00:00",
         producer=Producer(name="attack bench", version="1"),
         claim=CLAIM,
-        request=Sent(dialect="vllm_native", path="/v1/completions"),
-        sampling=msgspec.structs.replace(SAMPLING, **claimed),
+        request=Sent(dialect="vllm_native", path="/v1/completions", body=body(record, claimed)),
+        sampling=claimed,
         choice=ChoiceRef(n=1, index=0),
         logprobs=LogprobsSpec(mode="raw", k=K, format="float32"),
         tokens=TokenIds(prompt_ids=record.prompt, completion_ids=ids),
@@ -116,6 +113,16 @@ def artifact(record: Record, **sampling: object) -> Artifact:
         provenance=Provenance(endpoint="in process"),
     )
     return seal(made)
+
+
+def body(record: Record, sampling: RecordedSampling) -> dict[str, object]:
+    """The request that asks for this sampling of the record's prompt."""
+    leaves = msgspec.json.decode(msgspec.json.encode(sampling), type=dict[str, object])
+    del leaves["sources"], leaves["structured_output"]
+    leaves["allowed_token_ids"] = leaves.pop("allowed_ids")
+    leaves["seed"] = None if sampling.seed is None else sampling.seed.value
+    names = {"model": CLAIM.model.id, "prompt": list(record.prompt), "return_tokens_as_token_ids": True}
+    return {**names, "logprobs": K, **leaves}
 
 
 def replayed(record: Record) -> ReplayResult:

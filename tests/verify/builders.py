@@ -137,6 +137,18 @@ def sampling(sampler: Sampler, seed: int | None, max_tokens: int) -> RecordedSam
     )
 
 
+def body_of(sampling: RecordedSampling, k: int, **fields: object) -> dict[str, object]:
+    """The body of a completion request that states every leaf of this sampling, and a seed that the executor did not
+    choose; fields stand beside or replace them."""
+    leaves: dict[str, object] = msgspec.json.decode(msgspec.json.encode(sampling))
+    del leaves["sources"], leaves["structured_output"]
+    leaves["allowed_token_ids"] = leaves.pop("allowed_ids")
+    stated = sampling.seed is not None and sampling.seed.origin in ("requester", "derived")
+    leaves["seed"] = sampling.seed.value if stated and sampling.seed is not None else None
+    names = {"model": "tiny", "prompt": [1, 2, 3], "logprobs": k, "return_tokens_as_token_ids": True}
+    return {**names, **leaves, **fields}
+
+
 def artifact(
     columns: Columns,
     sampler: Sampler = PLAIN,
@@ -148,6 +160,7 @@ def artifact(
 ) -> Artifact:
     """A sealed artifact of these columns that claims the SplitMix profile."""
     ids = tuple(int(t) for t in columns.sampled_ids)
+    claimed = sampling(sampler, seed, len(ids))
     made = Artifact(
         schema="logproof-artifact/1",
         artifact_id="a-1",
@@ -159,8 +172,8 @@ def artifact(
             engine=EngineClaim(name="vllm", version="0.32.0", runner="v1", device="cpu"),
             sampler_profile="v1-cpu-splitmix",
         ),
-        request=Sent(dialect="vllm_native", path="/v1/completions", body={"temperature": sampler.temperature}),
-        sampling=sampling(sampler, seed, len(ids)),
+        request=Sent(dialect="vllm_native", path="/v1/completions", body=body_of(claimed, k)),
+        sampling=claimed,
         choice=ChoiceRef(n=1, index=0),
         logprobs=LogprobsSpec(mode="raw", k=k, format="float32"),
         tokens=TokenIds(prompt_ids=(1, 2, 3), completion_ids=ids),
@@ -176,6 +189,15 @@ def artifact(
 def change(made: Artifact, **fields: object) -> Artifact:
     """The artifact with fields replaced and sealed again, as a cheat would."""
     return seal(msgspec.structs.replace(made, **fields))
+
+
+def requested(made: Artifact, n: int = 1, **leaves: object) -> Artifact:
+    """The artifact of a request for n choices and other sampling leaves, None for those that it leaves out."""
+    assert made.logprobs is not None
+    sampling = msgspec.structs.replace(made.sampling, **leaves)
+    body = body_of(sampling, made.logprobs.k, n=n)
+    choice = msgspec.structs.replace(made.choice, n=n)
+    return change(made, sampling=sampling, request=msgspec.structs.replace(made.request, body=body), choice=choice)
 
 
 def noisy(z: Array, seed: int, size: float) -> Array:

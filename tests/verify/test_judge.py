@@ -30,6 +30,7 @@ from verify.builders import (
     policy,
     record,
     replayed,
+    requested,
     requires,
 )
 
@@ -224,24 +225,24 @@ def test_a_policy_for_another_case_does_not_speak(fields: dict[str, object]) -> 
 
 def test_an_executor_chosen_seed_gives_no_credit() -> None:
     made, replay = exact()
-    free = change(made, sampling=replace(made.sampling, seed=Seed(value=7, origin="executor")))
+    free = requested(made, seed=Seed(value=7, origin="executor"))
     got = judged(free, replay, policy(requires=requires(seed=None)), NOW)
     assert (got.status, got.level) == ("valid", "sampled")
     assert finding(got, "seed").reason == "seed_unbound"
     strict = judged(free, replay, policy(requires=requires(seed=None, level="replayed")), NOW)
     assert strict.status == "inconclusive"
     assert "may have chosen the seed" in strict.reasons[0]
-    lie = change(made, sampling=replace(made.sampling, seed=Seed(value=8, origin="executor")))
+    lie = requested(made, seed=Seed(value=8, origin="executor"))
     assert judged(lie, replay, policy(), NOW).status == "invalid"
 
 
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (lambda a: change(a, sampling=replace(a.sampling, presence_penalty=1.0)), "presence_penalty bends"),
-        (lambda a: change(a, sampling=replace(a.sampling, top_p=None)), "unresolved"),
-        (lambda a: change(a, sampling=replace(a.sampling, seed=None)), "no seed is recorded"),
-        (lambda a: change(engine(a, name="sglang"), choice=ChoiceRef(n=2, index=0)), "one of 2 choices"),
+        (lambda a: requested(a, presence_penalty=1.0), "presence_penalty bends"),
+        (lambda a: requested(a, top_p=None), "unresolved"),
+        (lambda a: requested(a, seed=None), "no seed is recorded"),
+        (lambda a: requested(engine(a, name="sglang"), n=2), "one of 2 choices"),
         (lambda a: engine(a, spec_decode=True), "speculative"),
         (lambda a: change(a, claim=replace(a.claim, sampler_profile="v1-gpu-exp")), "no sampler profile"),
         (lambda a: change(a, claim=replace(a.claim, sampler_profile="made-up")), "no sampler profile"),
@@ -260,13 +261,13 @@ def test_choices_of_vllm_are_drawn_with_following_seeds() -> None:
     """Choice i of a request with seed s is the draw of s + i; as any other choice it is a contradiction."""
     made, replay = exact()
     assert made.sampling.seed is not None
-    asked = replace(made.sampling, seed=Seed(value=made.sampling.seed.value - 2, origin="requester"))
-    sent = replace(made.request, body={"n": 4})
-    third = change(made, sampling=asked, choice=ChoiceRef(n=4, index=2), request=sent)
+    four = requested(made, n=4, seed=Seed(value=made.sampling.seed.value - 2, origin="requester"))
+    third = change(four, choice=ChoiceRef(n=4, index=2))
     got = judged(third, replay, policy(), NOW)
     assert (got.status, got.level) == ("valid", "replayed"), got.reasons
-    unasked = judged(change(third, request=made.request), replay, policy(requires=requires(seed=None)), NOW)
-    assert unasked.level == "sampled"
+    once = change(third, request=requested(four, seed=four.sampling.seed).request)
+    unasked = judged(once, replay, policy(requires=requires(seed=None)), NOW)
+    assert (unasked.status, finding(unasked, "request").outcome) == ("invalid", "fail")
     assert "for which the recorded request does not ask" in finding(unasked, "seed").detail
     second = judged(change(third, choice=ChoiceRef(n=4, index=1)), replay, policy(), NOW)
     assert {f.test for f in second.findings if f.outcome == "fail"} == {"S4", "S2"}

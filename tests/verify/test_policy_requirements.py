@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from logproof.verify.artifact import grammar
 from logproof.verify.artifact.artifact import Artifact, Seed
+from logproof.verify.artifact.known_request import KnownRequest
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.judge import judge
 from logproof.verify.requirements import NumberFormat, Requirements, SamplingRanges
@@ -25,6 +27,7 @@ from verify.builders import (
     policy,
     record,
     replayed,
+    requested,
     requires,
 )
 
@@ -89,33 +92,39 @@ def honest(sampler: Sampler = PLAIN) -> tuple[Artifact, ReplayResult]:
     return artifact(record(z, ids, 20), sampler), replayed(record(z, ids, 40))
 
 
-def asking(made: Artifact, **body: object) -> Artifact:
+def asking(made: Artifact, **fields: object) -> Artifact:
+    """The record with these fields in the body of its request; one that is None is left out."""
+    assert isinstance(made.request.body, dict)
+    body = {name: value for name, value in {**made.request.body, **fields}.items() if value is not None}
     return change(made, request=replace(made.request, body=body))
 
 
 def test_a_seed_that_the_request_asks_for_and_the_record_lacks_fails() -> None:
     made, replay = honest()
-    for body in ({"seed": 7}, {"sampling_params": {"sampling_seed": 7}}):
+    for body in ({"seed": 7}, {"seed": None, "sampling_params": {"sampling_seed": 7}}):
         got = judged(seeded(asking(made, **body), None), replay, policy(), NOW)
         assert (got.status, finding(got, "policy").reason) == ("invalid", "seed_missing")
-        assert got.headline == "Shown: the seed that was asked for is not in the record, or binds nobody."
+        assert any(r.startswith("the seed that was asked for is not in the record") for r in got.reasons)
     # The requester's own request counts before what the record says of it.
-    lied = judge(seeded(made, None), replay, policy(), NOW)
-    assert finding(lied, "policy").outcome == "unknown"
+    silent = requested(made, seed=None)
+    assert finding(judge(silent, replay, policy(), NOW), "policy").outcome == "unknown"
+    known = KnownRequest(path=made.request.path, body=made.request.body, source="file")
+    lied = judge(silent, replay, policy(), NOW, known=known)
+    assert (finding(lied, "policy").outcome, finding(lied, "request").outcome) == ("fail", "fail")
 
 
 def test_an_executor_that_was_asked_for_no_seed_is_not_accused() -> None:
     made, replay = honest()
-    got = judged(seeded(made, None), replay, policy(), NOW)
+    got = judged(requested(made, seed=None), replay, policy(), NOW)
     assert (got.status, got.level) == ("inconclusive", "none")
     assert "the policy requires one, and the request asks for none" in finding(got, "policy").detail
-    free = judged(seeded(made, None), replay, policy(requires=requires(seed=None)), NOW)
+    free = judged(requested(made, seed=None), replay, policy(requires=requires(seed=None)), NOW)
     assert (free.status, free.level) == ("valid", "sampled")
 
 
 def test_a_greedy_record_needs_no_seed() -> None:
     made, replay = honest(Sampler(0.0))
-    assert judged(seeded(made, None), replay, policy(), NOW).status == "valid"
+    assert judged(requested(made, seed=None), replay, policy(), NOW).status == "valid"
 
 
 def test_the_sampler_of_the_policy_counts_where_the_record_names_another() -> None:
@@ -176,12 +185,14 @@ def test_sampling_that_the_policy_saw_passes(sampler: Sampler) -> None:
 
 def test_sampling_beyond_the_cuts_is_held_against_the_policy_too() -> None:
     made, replay = honest()
+    body: dict[str, object] = {"structured_outputs": {"choice": ["a", "b"]}}
     for fields, words in (
         ({"presence_penalty": 0.1}, "presence_penalty 0.1, seen 0"),
         ({"logit_bias": {"5": 1.0}}, "logit_bias, never seen"),
-        ({"structured_output": "ab" * 32}, "structured_output, never seen"),
+        ({"structured_output": grammar.digest(body)}, "structured_output, never seen"),
     ):
-        bent = change(made, sampling=replace(made.sampling, **fields))
+        bent = requested(made, **fields)
+        bent = asking(bent, **body) if bent.sampling.structured_output else bent
         got = judged(bent, replay, policy(requires=requires(level="distribution")), NOW)
         assert (got.status, finding(got, "policy").detail) == ("inconclusive", words)
         wide = replace(WIDE, presence_penalty=(0.0, 1.0), bending=("logit_bias", "structured_output"))

@@ -17,25 +17,26 @@ def passed(*tests: str) -> list[v.Finding]:
 
 FAR = ("S0a", "S6", "policy", "S1")
 """What the level `distribution` needs."""
-FULL = (*FAR, "requires", "S3", "S2", "S4", "seed")
+FULL = (*FAR, "request", "requires", "S3", "S2", "S4", "seed")
 
 
 def test_levels() -> None:
     assert v.reached(passed("S0a", "S6")) == "none"
     assert v.reached(passed(*FAR)) == "distribution"
-    assert v.reached(passed(*FAR, "requires", "S3")) == "sampled"
-    assert v.reached(passed(*FAR, "requires", "S2g")) == "sampled"
+    assert v.reached(passed(*FAR, "request", "requires", "S3")) == "sampled"
+    assert v.reached(passed(*FAR, "request", "requires", "S2g")) == "sampled"
     assert v.reached(passed(*FAR, "S3", "S2", "S4", "seed")) == "distribution"
     assert v.reached(passed("S0a", "S6", "S1", "requires", "S3")) == "none"
+    assert v.reached(passed(*FAR, "requires", "S3")) == "distribution"
     assert v.reached(passed(*FULL)) == "replayed"
-    assert v.reached(passed(*FAR, "requires", "S2g", "S4")) == "replayed"
+    assert v.reached(passed(*FAR, "request", "requires", "S2g", "S4")) == "replayed"
     assert v.reached(passed(*(t for t in FULL if t != "seed"))) == "sampled"
 
 
 def test_nothing_passes_by_default() -> None:
-    """Every proper subset of passes without S1, S3 and structure ends inconclusive; no finding at all does too."""
+    """Every proper subset of passes without S1, S3, structure or request ends inconclusive; no finding does too."""
     assert v.decide([], CONTEXT).status == "inconclusive"
-    for missing in ("S0a", "S6", "policy", "S1", "requires", "S3"):
+    for missing in ("S0a", "S6", "policy", "S1", "request", "requires", "S3"):
         rest = [t for t in FULL if t != missing]
         for size in range(len(rest) + 1):
             for some in combinations(rest, size):

@@ -89,11 +89,21 @@ SELF_REPLAY = Check(
 SEED_ORIGIN = Check(
     id="seed",
     name="who chose the seed",
-    sees="the requester stated the seed, or it follows from the requester's nonce; of several choices, the recorded"
-    " request asks for as many",
+    sees="the recorded request states the seed, or it follows from the requester's nonce; of several choices, it asks"
+    " for as many",
     source="our rules",
     file="checks/seed.py",
     blind="a requester who is in league with the executor",
+)
+REQUEST = Check(
+    id="request",
+    name="the request that was recorded",
+    sees="every leaf that the request's body states is the record's: sampling, seed, limits, stops, constraint, model,"
+    " choices, width and kind of logprobs; what it leaves out is not said to be requested",
+    source="our rules, exact",
+    file="checks/request_match.py",
+    blind="values that the request left to the server, and a body that is not the one that was sent",
+    exact=True,
 )
 CLAIM = Check(
     id="claim",
@@ -196,6 +206,7 @@ CHECKS: dict[str, Check] = {
         END,
         SELF_REPLAY,
         SEED_ORIGIN,
+        REQUEST,
         CLAIM,
         POLICY,
         REQUIREMENTS,

@@ -37,7 +37,7 @@ def judge(
     """
     if isinstance(replay, ReplayResult) and replay.vocab_size is not None:
         vocab_size = replay.vocab_size
-    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys))
+    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys, known))
     findings = list(checked.findings)
     scope = None
     if policy is not None and findings[0].outcome != "fail":

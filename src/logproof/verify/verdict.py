@@ -24,6 +24,7 @@ from logproof.verify.check_table import (
     END,
     GREEDY,
     POLICY,
+    REQUEST,
     REQUIREMENTS,
     SAMPLING,
     SEED,
@@ -80,6 +81,8 @@ Reason = Literal[
     "key_missing",
     "requirements_missing",
     "engines_differ",
+    "request",
+    "request_unclear",
 ]
 
 WORDS: dict[str, str] = {
@@ -124,6 +127,8 @@ WORDS: dict[str, str] = {
     "key_missing": "no key that the policy requires has signed the record",
     "requirements_missing": "the policy does not say what a record must have",
     "engines_differ": "one trusted engine rejects the record, the second does not",
+    "request": "the record is not of the request that stands in it",
+    "request_unclear": "the record does not show that it is what was requested",
 }
 
 NOT_SHOWN = {
@@ -241,7 +246,7 @@ def _headline(status: Status, level: str, failed: Sequence[Finding]) -> str:
 
 GROUPS = (
     ("distribution", ((STRUCTURE,), (END,), (POLICY,), (DISTRIBUTION,))),
-    ("sampled", ((REQUIREMENTS,), (SAMPLING, GREEDY))),
+    ("sampled", ((REQUEST,), (REQUIREMENTS,), (SAMPLING, GREEDY))),
     ("replayed", ((SEED, GREEDY), (SELF_REPLAY,), (SEED_ORIGIN, GREEDY))),
 )
 """For each level the checks it adds: of every inner group at least one must have passed."""

@@ -42,6 +42,8 @@ def test_the_recorded_grammar_comes_back_as_leaves(body: dict[str, object], outp
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}, "is empty"),
         ({"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}, "2 constraints"),
         ({"tools": [TOOL], "tool_choice": "required"}, "tool calls"),
+        ({"sampling_params": {"regex": "a", "top_k": 3}}, "in sampling_params.regex cannot be replayed"),
+        ({"text": {"format": {"type": "json_schema", "schema": SCHEMA}}}, "in text.format cannot be replayed"),
         ({}, "0 constraints"),
     ],
 )
@@ -58,5 +60,6 @@ def test_another_grammar_than_the_claimed_one_is_not_replayed() -> None:
 
 def test_the_digest_reads_meaning_not_spelling() -> None:
     assert digest({}) == digest({"response_format": {"type": "text"}}) == digest({"structured_outputs": None}) == ""
+    assert digest({"text": {"format": {"type": "text"}}, "sampling_params": {"regex": None}}) == ""
     one, other = {"type": "object", "title": "猫"}, {"title": "猫", "type": "object"}
     assert digest({"structured_outputs": {"json": one}}) == digest({"structured_outputs": {"json": other}})

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import msgspec
 
-from logproof.verify.artifact.artifact import Derivation, Seed
-from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
+from logproof.verify.artifact.artifact import Artifact, Derivation, Seed
+from logproof.verify.artifact.seeds import derivation_holds, derive_seed, seed_is_bound
+from verify.builders import artifact, change, logits, record
 
 
 def test_derived_seeds() -> None:
@@ -12,9 +13,24 @@ def test_derived_seeds() -> None:
     assert value == 1075625924
     assert value != derive_seed("noncer", "equest-1")
     bound = Seed(value=value, origin="derived", derivation=Derivation(alg="sha256-31", nonce="nonce", id="request-1"))
-    assert seed_is_bound(bound)
-    assert not seed_is_bound(msgspec.structs.replace(bound, value=value + 1))
-    assert not seed_is_bound(msgspec.structs.replace(bound, derivation=None))
-    assert seed_is_bound(Seed(value=1, origin="requester"))
-    assert not seed_is_bound(Seed(value=1, origin="executor"))
-    assert not seed_is_bound(None)
+    assert derivation_holds(bound)
+    assert not derivation_holds(msgspec.structs.replace(bound, value=value + 1))
+    assert not derivation_holds(msgspec.structs.replace(bound, derivation=None))
+    assert seed_is_bound(holding(bound))
+    assert not seed_is_bound(holding(msgspec.structs.replace(bound, value=value + 1)))
+
+
+def holding(seed: Seed | None) -> Artifact:
+    """A record with this seed, whose request names the seed 7."""
+    made = artifact(record(logits(2, 1), [3, 4], 3), seed=7, k=3)
+    return change(made, sampling=msgspec.structs.replace(made.sampling, seed=seed))
+
+
+def test_a_seed_of_the_requester_stands_in_the_request() -> None:
+    assert seed_is_bound(holding(Seed(value=7, origin="requester")))
+    assert not seed_is_bound(holding(Seed(value=8, origin="requester")))
+    assert not seed_is_bound(holding(Seed(value=7, origin="executor")))
+    assert not seed_is_bound(holding(None))
+    silent = holding(Seed(value=7, origin="requester"))
+    for body in ({}, None, "x"):
+        assert not seed_is_bound(change(silent, request=msgspec.structs.replace(silent.request, body=body)))

@@ -18,7 +18,9 @@ from logproof.verify.audit.evidence import (
 from logproof.verify.verdict import Context, Finding, Reason, Verdict, decide
 
 CONTEXT = Context(time="t", artifact_digest="a", model="m")
-GOOD = [Finding(test=t, outcome="pass", detail="ok") for t in ("S0a", "S6", "policy", "S1", "requires", "S3")]
+GOOD = [
+    Finding(test=t, outcome="pass", detail="ok") for t in ("S0a", "S6", "policy", "S1", "request", "requires", "S3")
+]
 
 
 def verdict(log_e: float = 0.0, failed: str | None = None, reason: Reason = "seed", tz: float | None = None) -> Verdict:

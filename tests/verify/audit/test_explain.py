@@ -73,10 +73,16 @@ def test_a_part_of_a_prompt_is_taken_out_once(part: tuple[int, ...], left: tuple
 
 
 def chat(made: Artifact, body: object) -> Artifact:
-    return change(made, request=replace(made.request, body=body))
+    """The record with a chat request of the same sampling."""
+    assert isinstance(made.request.body, dict)
+    assert made.logprobs is not None
+    fields = {k: v for k, v in made.request.body.items() if k not in ("prompt", "messages")}
+    if isinstance(body, dict):
+        body = {**fields, "logprobs": True, "top_logprobs": made.logprobs.k + 1, **body}
+    return change(made, request=replace(made.request, dialect="openai_chat", path="/v1/chat/completions", body=body))
 
 
-MESSAGES = {"messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}], "model": "m"}
+MESSAGES = {"messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}], "model": "tiny"}
 
 
 def claimed_prompt(fake: FakeServer, seen: tuple[int, ...], told: tuple[int, ...]) -> Artifact:

@@ -10,7 +10,19 @@ from logproof.verify.artifact.artifact import Artifact, TokenIds, artifact_colum
 from logproof.verify.checks import recorded
 from logproof.verify.checks.end import end_chances, end_faults, ending_ids
 from logproof.verify.stats.support import Sampler
-from verify.builders import EOS, VOCAB, artifact, change, draw, from_maps, log_softmax, logits, masked, record
+from verify.builders import (
+    EOS,
+    VOCAB,
+    artifact,
+    change,
+    draw,
+    from_maps,
+    log_softmax,
+    logits,
+    masked,
+    record,
+    requested,
+)
 
 replace = msgspec.structs.replace
 
@@ -18,7 +30,7 @@ replace = msgspec.structs.replace
 def made(ids: list[int], finish: str | None, **sampling: object) -> Artifact:
     base = artifact(record(logits(len(ids), 1), ids, 3), k=3)
     settings = {"ignore_eos": False, "max_tokens": 4, **sampling}
-    return change(base, sampling=replace(base.sampling, **settings), end=replace(base.end, finish_reason=finish))
+    return change(requested(base, **settings), end=replace(base.end, finish_reason=finish))
 
 
 @pytest.mark.parametrize(
@@ -141,3 +153,33 @@ def test_without_known_ends_no_chance_is_told() -> None:
     assert ended(rows, [3, 3], "length", ignore_eos=True) == ("the end fits the claim", {})
     for bent in ({"min_tokens": 2}, {"temperature": None}, {"presence_penalty": 1.0}):
         assert ended(rows, [3, 3], "length", **bent)[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("ids", "finish", "leaf", "value"),
+    [
+        ([3, 4], "stop", "stop", ("END",)),
+        ([3, 9], "stop", "stop_token_ids", (9,)),
+        ([3, EOS, 4, 6], "length", "ignore_eos", True),
+        ([3, 4], "length", "max_tokens", 2),
+    ],
+)
+@pytest.mark.parametrize("source", ["engine", "operator", "generation_config", None])
+def test_what_only_the_record_says_explains_no_end(
+    ids: list[int], finish: str, leaf: str, value: object, source: str | None
+) -> None:
+    base = made(ids, finish)
+    sources = {} if source is None else {leaf: source}
+    claimed = change(base, sampling=replace(base.sampling, **{leaf: value}, sources=sources))
+    assert [f.kind for f in end_faults(claimed)] == ["unknown"]
+    assert f"{leaf} {value!r} is not what the request states" in end_faults(claimed)[0].detail
+    asked = requested(base, **{leaf: value})
+    assert end_faults(asked) == []
+    unread = change(asked, request=replace(asked.request, body=None))
+    assert [f.kind for f in end_faults(unread)][:1] == ["unknown"]
+
+
+def test_a_limit_that_the_protocol_fixes_ends_a_text() -> None:
+    base = made([3] * 16, "length", max_tokens=None)
+    told = change(base, sampling=replace(base.sampling, max_tokens=16, sources={"max_tokens": "protocol"}))
+    assert end_faults(told) == []

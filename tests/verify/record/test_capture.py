@@ -80,7 +80,7 @@ def test_a_capture_pins_every_sampling_leaf(fake: FakeServer) -> None:
         "stop": [],
     }
     assert made.sampling.unresolved() == ()
-    assert seed_is_bound(made.sampling.seed)
+    assert seed_is_bound(made)
     assert body["seed"] == derive_seed("n", "p0")
     assert made.seal is not None
     assert made.seal.digest == artifact_digest(made)
@@ -105,7 +105,7 @@ def test_what_a_foreign_endpoint_cannot_pin_stays_unresolved(fake: FakeServer) -
     got = judged(made, run(replayed(fake, made)), TINY_POLICY, NOW)
     assert got.status == "inconclusive"
     assert "unresolved" in " ".join(got.reasons)
-    off = {"bad_words": [], "allowed_ids": [], "stop_token_ids": [], "min_tokens": 0, "ignore_eos": True}
+    off = {"bad_words": [], "allowed_ids": [], "stop_token_ids": [], "min_tokens": 0, "ignore_eos": False}
     told = stated({"top_k": 0, "min_p": 0, "repetition_penalty": 1, **off})
     whole = one(fake, msgspec.structs.replace(PINS, defaults=told), facts(engine="openai"))
     assert (whole.sampling.unresolved(), whole.sampling.sources["min_p"]) == ((), "operator")

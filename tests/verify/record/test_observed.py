@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from logproof.errors import ArtifactError, BadReply
 from logproof.ir.facts import Facts, Plugin
 from logproof.proxy import headers
-from logproof.verify.artifact.artifact import Artifact, Claim, ModelClaim, RecordedSampling, Seed
+from logproof.verify.artifact.artifact import Artifact, Claim, ModelClaim, RecordedSampling
 from logproof.verify.checks import structure
 from logproof.verify.record.defaults import Defaults, merged, neutral, of_config, of_engine, stated
-from logproof.verify.record.observed import ObservedExchange, artifacts_of, sampling
+from logproof.verify.record.observed import ObservedExchange, artifacts_of
 from proxy.pairs import NAMES, pair
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -171,67 +171,6 @@ def test_a_batch_with_a_choice_too_few_is_refused() -> None:
     body = json.dumps({"model": "m", "prompt": ["a", "b", "c"]}).encode()
     with pytest.raises(ArtifactError, match="2 choices for 3 prompts"):
         made("completion_batch", body=body)
-
-
-def test_what_a_request_leaves_out_is_unresolved_unless_the_protocol_fixes_it() -> None:
-    on_vllm = sampling({}, VLLM)
-    assert {"temperature", "top_p", "top_k", "min_p", "max_tokens", "repetition_penalty"} < set(on_vllm.unresolved())
-    assert (on_vllm.logit_bias, on_vllm.stop, on_vllm.ignore_eos, on_vllm.structured_output) == ({}, (), False, "")
-    assert set(sampling({}, Facts()).unresolved()) == set(sampling({}, Facts()).__struct_fields__) - {
-        "seed",
-        "sources",
-        "structured_output",
-    }
-
-
-def test_what_a_request_states_is_resolved() -> None:
-    body = {
-        "temperature": 1,
-        "top_p": 0.9,
-        "top_k": -1,
-        "min_p": 0,
-        "stop": "x",
-        "seed": 7,
-        "max_tokens": 4,
-        "max_completion_tokens": 5,
-        "logit_bias": {"3": 2},
-        "allowed_token_ids": [1, 2],
-        "stop_token_ids": [4],
-        "response_format": {"type": "text"},
-    }
-    found = sampling(body, VLLM)
-    assert (found.temperature, found.top_p, found.top_k, found.min_p) == (1.0, 0.9, 0, 0.0)
-    assert (found.stop, found.max_tokens, found.allowed_ids, found.stop_token_ids) == (("x",), 5, (1, 2), (4,))
-    assert found.logit_bias == {"3": 2.0}
-    assert found.seed == Seed(value=7, origin="requester")
-    assert found.structured_output == ""
-    assert sampling({"seed": -1}, VLLM).seed is None
-
-
-TOOL = {"type": "function", "function": {"name": "f"}}
-STRICT = {"type": "function", "function": {"name": "f", "strict": True}}
-
-
-@pytest.mark.parametrize(
-    ("body", "constrained"),
-    [
-        ({"response_format": {"type": "json_object"}}, True),
-        ({"structured_outputs": {"choice": ["a"]}}, True),
-        ({"tools": [TOOL], "tool_choice": "required"}, True),
-        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
-        ({"tools": [STRICT]}, True),
-        ({"tools": [STRICT], "tool_choice": "none"}, False),
-        ({"tools": [TOOL], "tool_choice": "auto"}, False),
-        ({"tool_choice": "required"}, False),
-    ],
-)
-def test_a_grammar_is_known_by_its_digest(body: dict[str, object], constrained: bool) -> None:
-    assert bool(sampling(body, VLLM).structured_output) is constrained
-
-
-def test_sampling_that_no_engine_takes_is_refused() -> None:
-    with pytest.raises(ArtifactError, match="sampling"):
-        sampling({"temperature": "hot"}, VLLM)
 
 
 def resolved(name: str, facts: Facts = VLLM, gaps: Defaults | None = None, **changes: object) -> RecordedSampling:

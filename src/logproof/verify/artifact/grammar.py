@@ -14,6 +14,13 @@ import msgspec
 from logproof.ir.request import STRUCTURED, Output
 
 _OWN_FIELDS = ("structured_outputs", "response_format")
+_INNER_FIELDS = {
+    "sampling_params": ("json_schema", "regex", "ebnf", "structural_tag"),
+    "text": ("format",),
+    "output_config": ("format",),
+    "generationConfig": ("responseSchema", "responseJsonSchema"),
+}
+"""Objects of other wires' bodies (SGLang's, Responses', Anthropic's, Google's) and what constrains the text in them."""
 _OUTPUT_NAMES = {"json": "json_schema", **{name: name for name in STRUCTURED if name != "json_schema"}}
 """Keys of vLLM's structured_outputs and the leaf of Output that each one is."""
 
@@ -31,9 +38,11 @@ def digest(body: dict[str, object]) -> str:
 
 def _stated(body: dict[str, object]) -> dict[str, object]:
     stated = {name: body[name] for name in _OWN_FIELDS if body.get(name)}
-    if stated.get("response_format") == {"type": "text"}:
-        del stated["response_format"]
-    return stated
+    for outer, names in _INNER_FIELDS.items():
+        inner = body.get(outer)
+        if isinstance(inner, dict):
+            stated |= {f"{outer}.{name}": inner[name] for name in names if inner.get(name)}
+    return {name: value for name, value in stated.items() if value != {"type": "text"}}
 
 
 def _forced(body: dict[str, object]) -> bool:
@@ -59,6 +68,8 @@ def constraint(body: object, claimed: str | None) -> Output | str:
     if len(stated) != 1:
         return f"{len(stated)} constraints are recorded, a replay takes one"
     ((name, value),) = stated.items()
+    if name not in _OWN_FIELDS:
+        return f"a constraint in {name} cannot be replayed"
     return _structured(value) if name == "structured_outputs" else _response_format(value)
 
 

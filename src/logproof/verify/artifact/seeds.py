@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from logproof.verify.artifact.artifact import Seed
+from logproof.verify.artifact.artifact import Artifact, Seed
+from logproof.verify.artifact.request_body import read_stated
 
 
 def derive_seed(nonce: str, request_id: str) -> int:
@@ -18,10 +19,18 @@ def derive_seed(nonce: str, request_id: str) -> int:
     return int.from_bytes(hashlib.sha256(framed).digest(), "big") & 0x7FFFFFFF
 
 
-def seed_is_bound(seed: Seed | None) -> bool:
-    """Whether the executor could not have chosen the seed: the requester's own, or a derivation that checks."""
+def seed_is_bound(artifact: Artifact) -> bool:
+    """Whether the executor could not have chosen the seed: the request states it, or a derivation gives it."""
+    seed = artifact.sampling.seed
     if seed is None or seed.origin not in ("requester", "derived"):
         return False
-    if seed.origin == "requester":
-        return True
+    if seed.origin == "derived":
+        return derivation_holds(seed)
+    stated = read_stated(artifact)
+    asked = None if stated is None else stated.sampling.seed
+    return asked is not None and asked.value == seed.value
+
+
+def derivation_holds(seed: Seed) -> bool:
+    """Whether the seed follows from the nonce and the id that it names."""
     return seed.derivation is not None and derive_seed(seed.derivation.nonce, seed.derivation.id) == seed.value

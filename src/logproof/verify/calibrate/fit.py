@@ -23,6 +23,7 @@ from logproof.errors import UsageError
 from logproof.verify.artifact.artifact import Artifact, Positions, artifact_columns, seal
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.artifact.replay_result import ReplayResult
+from logproof.verify.artifact.request_body import with_limit
 from logproof.verify.calibrate.requirements_seen import machines_of, requirements_of
 from logproof.verify.checks import recorded
 from logproof.verify.checks.case import TrustedFacts, drawn_by
@@ -188,6 +189,7 @@ def truncated(artifact: Artifact, n: int) -> Artifact:
             artifact,
             tokens=replace(artifact.tokens, completion_ids=ids[:n]),
             positions=Positions(sampled=rows.sampled[:n], ids=rows.ids[:n], logprobs=rows.logprobs[:n], kept=kept),
+            request=with_limit(artifact.request, n),
             sampling=replace(artifact.sampling, max_tokens=n),
             end=replace(artifact.end, finish_reason="length", stop_reason=None, usage=usage),
         )

@@ -26,7 +26,7 @@ from logproof.verify.stats.support import GREEDY_BELOW, bending
 def requirements_of(artifacts: Sequence[Artifact], level: Level) -> Requirements:
     """What these honest records have, so that others must have it too. level: least one that shall count as valid."""
     drawn = [a for a in artifacts if not _greedy(a.sampling)]
-    bound = bool(drawn) and all(seed_is_bound(a.sampling.seed) and choice_is_bound(a) for a in drawn)
+    bound = bool(drawn) and all(seed_is_bound(a) and choice_is_bound(a) for a in drawn)
     kinds = {_kind(a.claim) for a in artifacts}
     return Requirements(
         level=level,

@@ -7,6 +7,7 @@ import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, Mode, RecordedSampling
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.artifact.known_request import KnownRequest
 from logproof.verify.artifact.number_format import LEAST_DENOMINATOR
 from logproof.verify.policy import Policy, other_model
 from logproof.verify.stats import sampler_profiles
@@ -25,6 +26,7 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     measured; they overrule the claim. vocab_size: of the claimed model, None where neither tells it. dtype: of the
     executor's logits, where the record claims none. least_denominator: units a nat of the coarsest fixed format.
     keys: public keys, hex, of which one must have signed the record; none is asked for where it is empty.
+    known: the requester's own request.
     """
 
     profile: str | None = None
@@ -34,32 +36,45 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str | None = None
     least_denominator: int = LEAST_DENOMINATOR
     keys: tuple[str, ...] = ()
+    known: KnownRequest | None = None
+
+    @property
+    def own_record(self) -> bool:
+        """Whether this process sent the request and wrote the record. What the operator states in it, of the claimed
+        model and of defaults, is then the verifier's own word."""
+        return self.known is not None and self.known.source == "own"
 
 
 NOTHING_KNOWN = TrustedFacts()
 
 
 def trusted_facts(
-    artifact: Artifact, policy: Policy | None, vocab_size: int | None = None, keys: tuple[str, ...] = ()
+    artifact: Artifact,
+    policy: Policy | None,
+    vocab_size: int | None = None,
+    keys: tuple[str, ...] = (),
+    known: KnownRequest | None = None,
 ) -> TrustedFacts:
     """What is known without the record. vocab_size: of the model that the trusted engine runs. keys: as required.
+    known: the requester's own request.
 
     A policy about another model, and an engine without a policy, say nothing of the claimed model's vocabulary.
     """
     if policy is None:
-        return TrustedFacts(keys=keys)
+        return TrustedFacts(keys=keys, known=known)
     tested = policy.selftest
     kind = policy.requires.kind_of(artifact.claim)
     same = other_model(artifact.claim.model, policy) is None
-    known = policy.vocab_size if policy.vocab_size is not None else vocab_size
+    size = policy.vocab_size if policy.vocab_size is not None else vocab_size
     return TrustedFacts(
         profile=tested.profile if tested is not None and tested.passed else None,
         required_profile=None if kind is None else kind.sampler_profile,
         eos_ids=policy.eos_ids,
-        vocab_size=known if same else None,
+        vocab_size=size if same else None,
         dtype=policy.executor.dtype,
         least_denominator=policy.least_denominator,
         keys=keys,
+        known=known,
     )
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats, Mask
+from logproof.verify.artifact.request_body import EMPTY, protocol_values, read_stated
 from logproof.verify.check_table import END
-from logproof.verify.checks.case import RecordedCase
+from logproof.verify.checks.case import NOTHING_KNOWN, RecordedCase, TrustedFacts
 from logproof.verify.stats.support import Sampler, support
 from logproof.verify.verdict import Finding, passed, unknown
 
@@ -31,12 +32,14 @@ class EndFault(msgspec.Struct, frozen=True):
     detail: str
 
 
-def end_faults(artifact: Artifact) -> list[EndFault]:
+def end_faults(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> list[EndFault]:
     """All that is wrong or unknown about the end; empty where it is sound."""
+    artifact = _measured(artifact, facts.eos_ids)
     ids = artifact.tokens.completion_ids
     if ids is None:
         return [EndFault("unknown", "no token ids")]
-    return [*_count(artifact, len(ids)), *_inner(artifact, ids), *_reason(artifact, ids)]
+    faults = [*_count(artifact, len(ids)), *_inner(artifact, ids), *_reason(artifact, ids)]
+    return [*faults, *_not_requested(artifact, facts)]
 
 
 def ending_ids(artifact: Artifact) -> frozenset[int] | None:
@@ -101,6 +104,26 @@ def _stopped(artifact: Artifact, ids: tuple[int, ...], ends: frozenset[int] | No
     if stops:
         return []
     return [EndFault("contradiction", f"finish is {artifact.end.finish_reason}, but the last token ends nothing")]
+
+
+def _not_requested(artifact: Artifact, facts: TrustedFacts) -> list[EndFault]:
+    """What makes the end easier to explain, and stands in the record without having been requested.
+
+    A limit explains an end by length, stop strings and ids one before EOS, and an EOS that is ignored explains that the
+    text went on. The executor could invent each of them: what neither the request nor the protocol says shows nothing,
+    unless the verifier's own operator states it.
+    """
+    stated, protocol = read_stated(artifact), protocol_values(artifact.claim.engine.name, artifact.request.path)
+    ended = ("max_tokens",) if artifact.end.finish_reason == "length" else ()
+    faults = []
+    for leaf in ("stop", "stop_token_ids", "ignore_eos", *ended):
+        recorded = getattr(artifact.sampling, leaf)
+        requested = None if stated is None else getattr(stated.sampling, leaf)
+        own = facts.own_record and artifact.sampling.sources.get(leaf) in ("operator", "generation_config")
+        left_out = requested is None and (own or recorded == protocol.get(leaf))
+        if recorded not in (None, EMPTY.get(leaf), requested) and not left_out:
+            faults.append(EndFault("unknown", f"{leaf} {recorded!r} is not what the request states"))
+    return faults
 
 
 class EndChances(msgspec.Struct, frozen=True, eq=False):
@@ -196,7 +219,7 @@ def _bounds(columns: Columns, ends: Collection[int], sampler: Sampler, vocab_siz
 
 def check_end(case: RecordedCase) -> list[Finding]:
     """S6, with how likely an end was where the claimed sampler is known."""
-    finding = end_finding(case.artifact, case.facts.eos_ids)
+    finding = end_finding(case.artifact, case.facts)
     if finding.outcome != "pass" or isinstance(case.sampler, str):
         return [finding]
     chances = end_chances(_measured(case.artifact, case.facts.eos_ids), case.columns, case.sampler, case.vocab_size)
@@ -206,9 +229,9 @@ def check_end(case: RecordedCase) -> list[Finding]:
     return [msgspec.structs.replace(finding, detail=detail, n=len(chances.low), statistic=chances.numbers)]
 
 
-def end_finding(artifact: Artifact, eos_ids: tuple[int, ...] | None = None) -> Finding:
-    """S6 from the claim alone. eos_ids: as measured on the trusted engine; they overrule the claim."""
-    faults = end_faults(_measured(artifact, eos_ids))
+def end_finding(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> Finding:
+    """S6 without the chances. facts: measured ids that end a completion overrule the claim."""
+    faults = end_faults(artifact, facts)
     wrong = [f.detail for f in faults if f.kind == "contradiction"]
     if wrong:
         return Finding(test=END.id, outcome="fail", reason="termination", detail="; ".join(wrong))

@@ -1,4 +1,5 @@
-"""Runs the checks that need no engine: structure, end, self-replay, seed, claim, rounding, mass. Milliseconds.
+"""Runs the checks that need no engine: structure, end, self-replay, seed, request, claim, rounding,
+mass. Milliseconds.
 
 They run before any replay, so a malformed artifact never reaches an engine.
 """
@@ -14,8 +15,9 @@ from logproof.verify.checks.case import NOTHING_KNOWN, RecordedCase, TrustedFact
 from logproof.verify.checks.claim import check_claim
 from logproof.verify.checks.end import check_end, end_finding
 from logproof.verify.checks.mass import check_mass
+from logproof.verify.checks.request_match import check_request, request_finding
 from logproof.verify.checks.rounding import check_rounding
-from logproof.verify.checks.seed import check_seed_origin, check_self_replay
+from logproof.verify.checks.seed import check_seed_origin, check_self_replay, seed_origin
 from logproof.verify.checks.structure import check_evidence, check_structure
 from logproof.verify.verdict import Finding
 
@@ -23,6 +25,7 @@ RECORD_CHECKS: tuple[Callable[[RecordedCase], list[Finding]], ...] = (
     check_end,
     check_self_replay,
     check_seed_origin,
+    check_request,
     check_claim,
     check_rounding,
     check_mass,
@@ -49,7 +52,8 @@ def check(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> RecordFind
         return RecordFindings((sound,))
     missing = check_evidence(artifact)
     if missing is not None:
-        return RecordFindings((sound, end_finding(artifact, facts.eos_ids), missing))
+        rest = (end_finding(artifact, facts), seed_origin(artifact), request_finding(artifact, facts))
+        return RecordFindings((sound, *rest, missing))
     sampler, profile = drawn_by(artifact, facts.profile, facts.required_profile)
     case = RecordedCase(artifact, artifact_columns(artifact), sampler, profile, facts)
     return RecordFindings((sound, *(finding for run in RECORD_CHECKS for finding in run(case))), case)

@@ -10,6 +10,7 @@ import msgspec
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.artifact.request_body import read_stated
 from logproof.verify.artifact.seeds import seed_is_bound
 from logproof.verify.check_table import SEED, SEED_ORIGIN, SEEDS_CHOSEN, SELF_REPLAY
 from logproof.verify.checks.case import RecordedCase, ReplayedCase
@@ -55,20 +56,27 @@ def drawn_seed(artifact: Artifact) -> int | None:
 def choice_is_bound(artifact: Artifact) -> bool:
     """Whether the executor could not choose which of many seeds its choice has: it is the only one, or the request
     that was recorded asks for as many."""
-    body, n = artifact.request.body, artifact.choice.n
-    return n == 1 or (isinstance(body, dict) and body.get("n") == n)
+    stated, n = read_stated(artifact), artifact.choice.n
+    return n == 1 or (stated is not None and stated.n == n)
 
 
 def check_seed_origin(case: RecordedCase) -> list[Finding]:
-    """The check called "seed": passed where the executor could not have chosen the seed of this choice."""
-    artifact, seed = case.artifact, case.artifact.sampling.seed
-    bound = seed_is_bound(seed)
+    """The check called "seed"."""
+    return [seed_origin(case.artifact)]
+
+
+def seed_origin(artifact: Artifact) -> Finding:
+    """Passed where the executor could not have chosen the seed of this choice; needs neither ids nor logprobs."""
+    seed = artifact.sampling.seed
+    bound = seed_is_bound(artifact)
     if bound and choice_is_bound(artifact):
-        return [passed(SEED_ORIGIN, "the executor did not choose the seed")]
+        return passed(SEED_ORIGIN, "the executor did not choose the seed")
     detail = f"the seed's origin is {'absent' if seed is None else seed.origin}"
-    if bound:
+    if not bound and seed is not None and seed.origin == "requester":
+        detail = f"the recorded request does not hold the seed {seed.value}"
+    elif bound:
         detail = f"it is one of {artifact.choice.n} choices, for which the recorded request does not ask"
-    return [unknown(SEED_ORIGIN, "seed_unbound", detail)]
+    return unknown(SEED_ORIGIN, "seed_unbound", detail)
 
 
 def check_self_replay(case: RecordedCase) -> list[Finding]:

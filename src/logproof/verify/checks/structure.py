@@ -19,7 +19,7 @@ from logproof.verify.artifact import signing
 from logproof.verify.artifact.artifact import Artifact, LogprobsSpec, Positions, artifact_digest
 from logproof.verify.artifact.columns import FILLER, Floats
 from logproof.verify.artifact.number_format import MOST_DENOMINATOR, in_format, most_step, unit_is_sound
-from logproof.verify.artifact.seeds import seed_is_bound
+from logproof.verify.artifact.seeds import derivation_holds
 from logproof.verify.check_table import STRUCTURE
 from logproof.verify.checks.case import NOTHING_KNOWN, TrustedFacts
 from logproof.verify.verdict import Finding, failed_if, passed, unknown
@@ -151,7 +151,7 @@ def _sampling(a: Artifact) -> Iterator[StructureFault]:
     if a.sampling.top_p == 0.0:
         yield from _bad("sampling.top_p", "is 0: no token may be drawn")
     seed = a.sampling.seed
-    if seed is not None and seed.origin == "derived" and not seed_is_bound(seed):
+    if seed is not None and seed.origin == "derived" and not derivation_holds(seed):
         yield from _bad("sampling.seed", "does not follow from its derivation")
 
 

@@ -13,12 +13,14 @@ from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from logproof.client.connect import Connection
 from logproof.client.unspoiled import ask_unspoiled
 from logproof.dialects.call import Call
 from logproof.dialects.lower import lower
 from logproof.errors import (
+    ArtifactError,
     BadReply,
     ContentFiltered,
     ContextOverflow,
@@ -28,8 +30,8 @@ from logproof.errors import (
 )
 from logproof.ir.request import Request, Sampling, Scoring
 from logproof.parallel import each_in_order
-from logproof.verify.artifact import grammar
-from logproof.verify.artifact.artifact import Artifact, Claim, Derivation, RecordedSampling, Seed
+from logproof.verify.artifact.artifact import Artifact, Claim, Derivation, RecordedSampling, Sent
+from logproof.verify.artifact.request_body import EMPTY, protocol_values, stated_request, with_protocol
 from logproof.verify.artifact.seeds import derive_seed
 from logproof.verify.record.build import Observation, Setting, artifacts_from
 from logproof.verify.record.defaults import Defaults, resolve
@@ -65,11 +67,10 @@ VLLM_OPTIONS = {"repetition_penalty": 1.0, "min_tokens": 0, "stop_token_ids": []
 SGLANG_OPTIONS = {"repetition_penalty": 1.0, "min_new_tokens": 0, "stop_token_ids": []}
 
 
-def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[Request, RecordedSampling]:
-    """The request, and its sampling as the artifact states it; what the endpoint cannot pin stays unresolved."""
+def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> Request:
+    """The request, with every leaf that the endpoint can pin."""
     engine = connection.facts.engine
     seed = None if pins.nonce is None else derive_seed(pins.nonce, prompt.id)
-    native = engine in ("vllm", "sglang")
     pinned = Sampling(
         max_tokens=pins.max_tokens,
         temperature=pins.sampler.temperature,
@@ -81,49 +82,37 @@ def pinned_request(prompt: Prompt, pins: Pins, connection: Connection) -> tuple[
         frequency_penalty=0.0,
         presence_penalty=0.0,
     )
-    options = _options(pins, engine)
-    request = Request(
+    return Request(
         connection.model,
         prompt.input,
         sampling=pinned,
         scoring=Scoring(sampled=pins.k),
         output=prompt.output,
-        options=options,
+        options=_options(pins, engine),
     )
-    known = tuple(_pinned(connection.facts.engine))
-    derivation = None if pins.nonce is None else Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
-    effective = RecordedSampling(
-        temperature=pins.sampler.temperature,
-        top_p=pins.sampler.top_p,
-        top_k=pins.sampler.top_k if native else None,
-        min_p=pins.sampler.min_p if native else None,
-        frequency_penalty=0.0,
-        presence_penalty=0.0,
-        repetition_penalty=1.0 if native else None,
-        logit_bias={},
-        bad_words=() if native else None,
-        allowed_ids=() if native else None,
-        min_tokens=0 if native else None,
-        max_tokens=pins.max_tokens,
-        stop=pins.stop,
-        stop_token_ids=() if native else None,
-        ignore_eos=pins.ignore_eos if native else None,
-        structured_output="",
-        seed=None if seed is None else Seed(value=seed, origin="derived", derivation=derivation),
-        sources={**dict.fromkeys(known, "request"), **dict.fromkeys(("logit_bias", *_FIXED[native]), "protocol")},
-    )
-    return request, resolve(effective, pins.defaults)
 
 
-_FIXED: dict[bool, tuple[str, ...]] = {True: ("bad_words", "allowed_ids"), False: ()}
-"""By whether the engine is vLLM or SGLang: what their protocols take as empty where a request does not name it."""
+def _protocol(engine: str | None, path: str) -> dict[str, object]:
+    """What an endpoint takes where a capture's request leaves a leaf out. Biases and stop strings come from a request
+    alone; SGLang fixes as much as vLLM, a limit of tokens aside, which a capture always names."""
+    fixed = EMPTY if engine == "sglang" else protocol_values(engine, path)
+    return {"logit_bias": {}, "stop": (), **fixed}
 
 
-def _pinned(engine: str | None) -> tuple[str, ...]:
-    """Leaves that a capture writes into its requests."""
-    everywhere = ("temperature", "top_p", "max_tokens", "stop", "frequency_penalty", "presence_penalty")
-    native = ("top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos")
-    return (*everywhere, *native) if engine in ("vllm", "sglang") else everywhere
+def recorded_sampling(sent: Sent, prompt: Prompt, pins: Pins, engine: str | None) -> RecordedSampling:
+    """The sampling as the artifact states it: from the body that left, the wire's own rules and the operator's word.
+
+    The rest stays unresolved, as does all but the operator's word where a dialect of another package wrote the body.
+    """
+    try:
+        stated = stated_request(sent).sampling
+    except ArtifactError:
+        return resolve(RecordedSampling(), pins.defaults)
+    effective = with_protocol(stated, _protocol(engine, sent.path))
+    if pins.nonce is not None and stated.seed is not None:
+        derivation = Derivation(alg="sha256-31", nonce=pins.nonce, id=prompt.id)
+        effective = replace(effective, seed=replace(stated.seed, origin="derived", derivation=derivation))
+    return resolve(effective, pins.defaults)
 
 
 def _top_k(pins: Pins, engine: str | None) -> int | None:
@@ -187,7 +176,7 @@ def _check(connection: Connection, prompt: Prompt, pins: Pins) -> None:
     """Raise what lowering its request raises: a later prompt's fault must not cost what the ones before it gave."""
     client = connection.client
     try:
-        lower(pinned_request(prompt, pins, connection)[0], client.dialect, client.facts, client.drop)
+        lower(pinned_request(prompt, pins, connection), client.dialect, client.facts, client.drop)
     except UsageError as error:
         error.message = f"{prompt.where or prompt.id}: {error.message}"
         raise
@@ -202,12 +191,11 @@ async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Clai
 
 async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Artifact:
     """One artifact. Raises what Client.call raises."""
-    request, sampling = pinned_request(prompt, pins, connection)
-    call = await connection.client.call(request)
-    constraint = grammar.digest(msgspec.json.decode(call.wire.body))
+    call = await connection.client.call(pinned_request(prompt, pins, connection))
+    sent = Sent(dialect=call.dialect, path=call.wire.path, body=msgspec.json.decode(call.wire.body))
     setting = Setting(
         claim=claim,
-        sampling=msgspec.structs.replace(sampling, structured_output=constraint),
+        sampling=recorded_sampling(sent, prompt, pins, connection.facts.engine),
         k=pins.k,
         endpoint=connection.endpoint.display,
         denominator=pins.denominator,

@@ -24,12 +24,10 @@ from logproof.ir.facts import Facts
 from logproof.ir.request import Input, LogprobsMode, Replay, Request, Sampling, Scoring
 from logproof.ir.response import Choice, Meaning, Response
 from logproof.verify.artifact import grammar
-from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling, Source, seal
+from logproof.verify.artifact.artifact import Artifact, Claim, RecordedSampling, Sent, seal
+from logproof.verify.artifact.request_body import CHAT, COMPLETIONS, protocol_values, stated_request, with_protocol
 from logproof.verify.record.build import Observation, Setting, artifacts_from
 from logproof.verify.record.defaults import Defaults, resolve
-
-CHAT = "/v1/chat/completions"
-COMPLETIONS = "/v1/completions"
 
 
 class ObservedExchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +57,7 @@ def artifacts_of(
     reply is cut, foreign, or contradicts itself.
     """
     body, defaults = _body(exchange), defaults or Defaults()
-    stated = resolve(sampling(body, facts, exchange.path), defaults)
+    stated = resolve(_stated(body, facts, exchange.path), defaults)
     blanked = tuple(_blanked(body)) if hashlib.sha256(exchange.body).hexdigest() != exchange.request_sha256 else ()
     artifacts: list[Artifact] = []
     for observation in _observations(exchange, body, facts):
@@ -67,6 +65,12 @@ def artifacts_of(
         setting = Setting(claim=claim, sampling=effective, k=exchange.width or 0, endpoint=endpoint, redactions=blanked)
         artifacts += artifacts_from(observation, setting, exchange.when)
     return artifacts if len(artifacts) == len({a.artifact_id for a in artifacts}) else _numbered(artifacts)
+
+
+def _stated(body: dict[str, object], facts: Facts, path: str) -> RecordedSampling:
+    """The leaves that the request states, and those that the engine's protocol fixes; others are unresolved."""
+    sent = Sent(dialect=_dialect(path, facts).id, path=path, body=body)
+    return with_protocol(stated_request(sent).sampling, protocol_values(facts.engine, path))
 
 
 def _observations(exchange: ObservedExchange, body: dict[str, object], facts: Facts) -> Iterator[Observation]:
@@ -210,49 +214,6 @@ def _numbered(artifacts: list[Artifact]) -> list[Artifact]:
     return numbered
 
 
-_NEUTRAL: dict[str, object] = {
-    "logit_bias": {},
-    "bad_words": (),
-    "allowed_ids": (),
-    "min_tokens": 0,
-    "stop": (),
-    "stop_token_ids": (),
-    "ignore_eos": False,
-}
-"""What vLLM takes where a request says nothing. Other leaves fall back to the model's generation config."""
-_WIRE_NAMES = {"allowed_ids": "allowed_token_ids"}
-_NUMBERS = ("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty")
-COMPLETION_TOKENS = 16
-"""max_tokens of a vLLM completion request that does not name it."""
-
-
-def sampling(body: dict[str, object], facts: Facts, path: str = CHAT) -> RecordedSampling:
-    """The sampling leaves that the request states, and those that vLLM's protocol fixes; the others are unresolved.
-
-    Raises ArtifactError for a value that no engine takes.
-    """
-    fixed = dict(_NEUTRAL) if facts.engine == "vllm" else {}
-    if facts.engine == "vllm" and path == COMPLETIONS and "max_tokens" not in body:
-        fixed["max_tokens"] = COMPLETION_TOKENS
-    known = {name: body[wire] for name, wire in _names() if body.get(wire) is not None}
-    sources: dict[str, Source] = {**dict.fromkeys(fixed, "protocol"), **dict.fromkeys(known, "request")}
-    known = {**fixed, **known, "structured_output": grammar.digest(body)}
-    if isinstance(known.get("stop"), str):
-        known["stop"] = (known["stop"],)
-    if known.get("top_k") == -1:
-        known["top_k"] = 0
-    limit = body.get("max_completion_tokens") if path == CHAT else None
-    if limit is not None:
-        known["max_tokens"], sources["max_tokens"] = limit, "request"
-    seed = body.get("seed")
-    if isinstance(seed, int) and seed >= 0:
-        known["seed"] = {"value": seed, "origin": "requester"}
-    try:
-        return msgspec.convert({**known, "sources": sources}, RecordedSampling, strict=False)
-    except msgspec.ValidationError as error:
-        raise ArtifactError(f"the request's sampling cannot be read: {error}") from None
-
-
 def _room(facts: Facts, response: Response) -> int | None:
     """Tokens that the context has left behind the prompt: vLLM ends a completion there. None where not known."""
     if facts.engine != "vllm" or facts.max_model_len is None or response.prompt_ids is None:
@@ -266,12 +227,6 @@ def _within(sampling: RecordedSampling, room: int | None, defaults: Defaults) ->
     if room is None or (limit is None and not defaults.whole) or (limit is not None and limit <= room):
         return sampling
     return replace(sampling, max_tokens=room, sources={**sampling.sources, "max_tokens": "engine"})
-
-
-def _names() -> Iterator[tuple[str, str]]:
-    """Pairs (leaf of the artifact, its name on the wire)."""
-    for name in (*_NUMBERS, "top_k", "max_tokens", *_NEUTRAL):
-        yield name, _WIRE_NAMES.get(name, name)
 
 
 def _float(value: object) -> float | None:
