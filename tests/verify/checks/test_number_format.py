@@ -119,7 +119,9 @@ def test_float32_is_not_claimed_of_rounded_logits(fixed: bool, grid: float) -> N
         made = numbers(made, format="fixed", denominator=1024, step=0.5 / 1024)
     got = verdict(made, z)
     assert (got.status, finding(got, "S0b").reason) == ("invalid", "lattice")
-    assert verdict(change(made, claim=replace(made.claim, numerics=Numerics())), z).status == "invalid"
+    for dtype in (None, "bfloat16", "int4"):  # a policy of a float32 executor does not hear of another
+        other = change(made, claim=replace(made.claim, numerics=Numerics(dtype=dtype)))
+        assert verdict(other, z).status == "invalid"
 
 
 def test_a_short_record_of_float32_is_not_called_rounded() -> None:

@@ -24,7 +24,7 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     profile: a sampler profile that a self-test on the engine has shown. required_profile: the one that the claimed
     executor has, as the policy knows it; it overrules the claim. eos_ids: ids that end a completion, as
     measured; they overrule the claim. vocab_size: of the claimed model, None where neither tells it. dtype: of the
-    executor's logits, where the record claims none. least_denominator: units a nat of the coarsest fixed format.
+    logits of the policy's executor. least_denominator: units a nat of the coarsest fixed format.
     keys: public keys, hex, of which one must have signed the record; none is asked for where it is empty.
     known: the requester's own request.
     """

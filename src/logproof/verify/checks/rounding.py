@@ -106,8 +106,9 @@ def check_rounding(case: RecordedCase) -> list[Finding]:
         return []
     t = case.artifact.sampling.temperature or 1.0
     scale = t if spec.mode == "processed" else 1.0
-    if dtype == "float32":
-        rounded = _rounded(columns, scale, max(TOLERANCE, 2.0 * spec.step))
+    if "float32" in (dtype, case.facts.dtype):
+        whose = "float32 is claimed" if dtype == "float32" else "the policy is of a float32 executor"
+        rounded = _rounded(columns, scale, max(TOLERANCE, 2.0 * spec.step), whose)
         if rounded is not None:
             return [rounded]
     if spec.step >= TOLERANCE or (dtype != "float32" and dtype not in STEPS):
@@ -115,13 +116,15 @@ def check_rounding(case: RecordedCase) -> list[Finding]:
     return [_noted(columns, dtype, scale, t)]
 
 
-def _rounded(columns: Columns, scale: float, tolerance: float) -> Finding | None:
-    """The failure where float32 is claimed of rounded logits. scale: the temperature that the logprobs were divided by.
-    tolerance: of a difference, nats."""
+def _rounded(columns: Columns, scale: float, tolerance: float, whose: str) -> Finding | None:
+    """The failure where rounded logits stand for those of float32.
+
+    scale: the temperature that the logprobs were divided by. tolerance: of a difference, nats. whose: who says float32.
+    """
     for name, step in STEPS.items():
         share, rows = rounded_share(columns, step, scale, tolerance)
         if rows >= LEAST_ROWS and share >= HONEST_SHARE:
-            detail = f"{share:.1%} of {rows} rows lie on the lattice of {name}; float32 is claimed"
+            detail = f"{share:.1%} of {rows} rows lie on the lattice of {name}; {whose}"
             finding = passed(ROUNDING, detail, rows, {"lattice_share": share})
             return failed_if(True, finding, "lattice")
     return None
