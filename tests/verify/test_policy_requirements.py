@@ -12,7 +12,7 @@ from logproof.verify.artifact.artifact import Artifact, Seed
 from logproof.verify.artifact.known_request import KnownRequest
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.judge import judge
-from logproof.verify.requirements import NumberFormat, Requirements, SamplingRanges
+from logproof.verify.requirements import NumberFormat, Requirements, SamplingRanges, requirement_lines
 from logproof.verify.stats.support import Sampler
 from verify.builders import (
     PLAIN,
@@ -227,7 +227,7 @@ def test_a_policy_that_requires_too_little_says_distribution_at_most(gone: str) 
 def test_a_required_key_must_have_signed() -> None:
     made, replay = honest()
     got = judged(made, replay, policy(requires=requires(key_ids=("ab" * 32,))), NOW)
-    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "key_missing")
+    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "key")
     assert "it is not signed" in finding(got, "policy").detail
 
 
@@ -237,3 +237,30 @@ def test_every_thing_that_the_record_lacks_is_named() -> None:
     got = judged(bad, replay, policy(requires=requires(sampling=SamplingRanges())), NOW)
     reasons = [f.reason for f in got.findings if f.test == "policy"]
     assert reasons == ["seed_missing", "executor_uncalibrated", "sampling_uncalibrated"]
+
+
+def test_a_failure_of_the_distribution_names_the_machines_that_were_seen() -> None:
+    """Another machine is honest and may differ as much: the first line says no more than was shown."""
+    z = logits(N, 99)
+    ids = draw(z, PLAIN, 7)
+    made, far = artifact(record(z, ids, 20)), replayed(record(noisy(z, 3, 0.01), ids, 40))
+    got = judged(made, far, policy(), NOW)
+    assert finding(got, "S1").outcome == "fail"
+    seen = "vllm 0.32.0, float32, cpu"
+    assert got.headline == f"Shown: not the claimed model on a machine like those calibrated ({seen})."
+    assert f"calibrated: {seen}; an exact pair: no other machine was seen" in finding(got, "S1").detail
+    assert "calibrate --honest FILE, or audit --second URL" in finding(got, "S1").detail
+    assert "(none is named)" in judged(made, far, policy(machines=()), NOW).headline
+
+
+def test_requirements_in_words() -> None:
+    assert requirement_lines(requires(key_ids=("ab",), sampling=SEEN, numbers=(NumberFormat(format="float32"),))) == [
+        "level sampled",
+        "a seed that the executor did not choose",
+        "sampling: temperature 0.7 to 1, top_p 1, top_k 40 to off, min_p 0, frequency_penalty 0, presence_penalty 0,"
+        " repetition_penalty 1",
+        "an executor: vllm 0.32.0 v1 cpu v1-cpu-splitmix",
+        "logprobs in float32",
+        "a signature by ab",
+    ]
+    assert requirement_lines(Requirements()) == ["level sampled"]

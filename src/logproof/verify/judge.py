@@ -51,7 +51,8 @@ def judge(
         findings += _replayed(checked.case, replay, policy)
     context = _context(artifact, replay, policy, now)
     level = policy.requires.level if policy is not None else "sampled"
-    return decide(findings, context, level, request_log_e(findings))
+    machines = policy.machine_words if policy is not None else ""
+    return decide(findings, context, level, request_log_e(findings), machines)
 
 
 def judge_unreadable(record: UnreadableRecord, policy: Policy | None, now: datetime) -> Verdict:

@@ -41,6 +41,12 @@ class SamplingRanges(Record, frozen=True, kw_only=True):
     repetition_penalty: Range | None = None
     bending: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """The ranges as a reader wants them."""
+        seen = [f"{name} {_range_words(name, getattr(self, name))}" for name in RANGES if getattr(self, name)]
+        return ", ".join([*(["greedy"] if self.greedy else []), *seen, *self.bending]) or "none"
+
     def outside(self, sampling: RecordedSampling, mode: str = "raw") -> list[str]:
         """What of this sampling the policy did not see, in words with the range; empty where it saw all.
 
@@ -88,6 +94,13 @@ class ExecutorKind(Record, frozen=True, kw_only=True):
     device: str | None = None
     sampler_profile: str | None = None
     spec_decode: bool = False
+
+    @property
+    def words(self) -> str:
+        """As a reader wants it."""
+        parts = (self.engine, self.version, self.runner, self.device, self.sampler_profile)
+        known = [part for part in parts if part is not None] or ["of any kind"]
+        return " ".join([*known, *(["with speculative decoding"] if self.spec_decode else [])])
 
     def differences(self, claim: Claim) -> list[str]:
         """What the claim says otherwise, or leaves out, in words; empty where it is of this kind."""
@@ -162,3 +175,19 @@ def other_numbers(spec: LogprobsSpec, allowed: tuple[NumberFormat, ...]) -> str 
     if not allowed or here in allowed:
         return None
     return f"{here.words}, required {' or '.join(n.words for n in allowed)}"
+
+
+def requirement_lines(requires: Requirements) -> list[str]:
+    """The requirements in words, one line each, for whoever reads a policy."""
+    lines = [f"level {requires.level}"]
+    if requires.seed is not None:
+        lines.append("a seed that the executor did not choose")
+    if requires.sampling is not None:
+        lines.append(f"sampling: {requires.sampling.words}")
+    if requires.executors:
+        lines.append(f"an executor: {' or '.join(kind.words for kind in requires.executors)}")
+    if requires.numbers:
+        lines.append(f"logprobs in {' or '.join(number.words for number in requires.numbers)}")
+    if requires.key_ids:
+        lines.append(f"a signature by {' or '.join(requires.key_ids)}")
+    return lines

@@ -78,7 +78,6 @@ Reason = Literal[
     "executor_uncalibrated",
     "sampling_uncalibrated",
     "number_format",
-    "key_missing",
     "requirements_missing",
     "engines_differ",
     "request",
@@ -124,7 +123,6 @@ WORDS: dict[str, str] = {
     "executor_uncalibrated": "the record claims another executor than the policy requires",
     "sampling_uncalibrated": "the policy saw no honest records with this sampling",
     "number_format": "the logprobs have another number format than the policy requires",
-    "key_missing": "no key that the policy requires has signed the record",
     "requirements_missing": "the policy does not say what a record must have",
     "engines_differ": "one trusted engine rejects the record, the second does not",
     "request": "the record is not of the request that stands in it",
@@ -216,8 +214,11 @@ class Verdict(Record, frozen=True, kw_only=True):
         return EXIT_CODES[self.status]
 
 
-def decide(findings: Sequence[Finding], context: Context, require: str = "sampled", log_e: float = 0.0) -> Verdict:
-    """The verdict that these findings make. require: least level that counts as valid."""
+def decide(
+    findings: Sequence[Finding], context: Context, require: str = "sampled", log_e: float = 0.0, machines: str = ""
+) -> Verdict:
+    """The verdict that these findings make. require: least level that counts as valid. machines: that calibration saw,
+    in words."""
     failed = [f for f in findings if f.outcome == "fail"]
     missing = [f for f in findings if f.outcome == "unknown"]
     level = "none" if failed else reached(findings)
@@ -230,7 +231,7 @@ def decide(findings: Sequence[Finding], context: Context, require: str = "sample
     return Verdict(
         status=status,
         level=level,
-        headline=_headline(status, level, failed),
+        headline=_headline(status, level, failed, machines),
         reasons=reasons,
         findings=tuple(findings),
         context=context,
@@ -238,9 +239,11 @@ def decide(findings: Sequence[Finding], context: Context, require: str = "sample
     )
 
 
-def _headline(status: Status, level: str, failed: Sequence[Finding]) -> str:
+def _headline(status: Status, level: str, failed: Sequence[Finding], machines: str) -> str:
     if status == "invalid":
-        return f"Shown: {WORDS[failed[0].reason or 'malformed']}."
+        reason = failed[0].reason or "malformed"
+        names = f" ({machines})" if machines and reason == "distribution" else ""
+        return f"Shown: {WORDS[reason]}{names}."
     return NOT_SHOWN[level]
 
 

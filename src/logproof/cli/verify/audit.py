@@ -15,12 +15,15 @@ from logproof.cli import options as opt
 from logproof.cli.printing import note, out, print_json, visible
 from logproof.cli.verify import verify_options
 from logproof.cli.with_connections import run_with_connections
+from logproof.errors import UsageError
 from logproof.files import write_atomic
 from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.artifact import RecordedSampling
 from logproof.verify.audit.audit import audit_provider
 from logproof.verify.audit.audit_files import read_audit
 from logproof.verify.audit.audit_page import page
 from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated, reason_groups
+from logproof.verify.policy import Policy
 from logproof.verify.record.prompts import read_prompts
 from logproof.verify.stats.support import Sampler
 
@@ -30,6 +33,9 @@ def audit(
     policy: Annotated[Path, typer.Option("--policy", "-p", help="Policy that `calibrate` wrote.")],
     file: Annotated[Path, typer.Option("--prompts", help="Prompt file; its length is the budget.")],
     trusted: Annotated[str, typer.Option("--trusted", metavar="URL", help="Base URL of the trusted engine.")],
+    second: Annotated[
+        str | None, typer.Option("--second", metavar="URL", help="A second trusted engine, which must reject too.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Report to write, .html.")] = None,
     keep: Annotated[Path | None, typer.Option("--keep", help="Artifact file to write.")] = None,
     record: Annotated[
@@ -69,6 +75,7 @@ def audit(
     before = read_audit(previous) if previous is not None else None
     defaults = verify_options.single_defaults(default)
     sampler = Sampler(temperature, top_k, top_p, min_p)
+    _refuse_unseen(rules, sampler)
     there = opt.connection(dialect, model_name, key_env=key_env, timeout=timeout, concurrency=concurrency, texts=False)
     here = opt.connection("auto", trusted_name, timeout=timeout, concurrency=concurrency, texts=False)
     work = partial(
@@ -83,7 +90,8 @@ def audit(
         texts=output is not None,
         progress=_print_step,
     )
-    result = run_with_connections(work, (provider, there), (trusted, here))
+    others = [] if second is None else [(second, here)]
+    result = run_with_connections(work, (provider, there), (trusted, here), *others)
     if output is not None:
         write_atomic(output, page(result.audit, result.judged, rules, result.texts, before).encode())
     if keep is not None:
@@ -104,6 +112,18 @@ def audit(
     else:
         _print_audit(result.audit, differs, stale=stale)
     return result.audit.session.exit_code
+
+
+def _refuse_unseen(rules: Policy, sampler: Sampler) -> None:
+    """Raise UsageError before the budget is spent, where the policy saw no honest records with this sampling."""
+    if rules.requires.sampling is None:
+        return
+    outside = rules.requires.sampling.outside(
+        RecordedSampling(temperature=sampler.temperature, top_p=sampler.top_p, top_k=sampler.top_k, min_p=sampler.min_p)
+    )
+    if outside:
+        detail = f"the policy says nothing about this sampling: {'; '.join(outside)}"
+        raise UsageError(detail, hint="audit with sampling that it saw, or calibrate with this one")
 
 
 def _print_step(judged: JudgedArtifact, session: AuditSession) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from logproof.cli import options as opt
-from logproof.cli.printing import note, out
+from logproof.cli.printing import note, out, visible
 from logproof.cli.verify import verify_options
 from logproof.cli.with_connections import run_with_connections
 from logproof.errors import UsageError
@@ -22,6 +22,7 @@ from logproof.verify.calibrate.make_policy import make_policy
 from logproof.verify.check_table import DISTRIBUTION
 from logproof.verify.policy import Policy, dump
 from logproof.verify.record.prompts import read_prompts
+from logproof.verify.requirements import requirement_lines
 from logproof.verify.stats import conformal
 from logproof.verify.stats.support import Sampler
 
@@ -51,11 +52,15 @@ def calibrate(
     greedy: Annotated[bool, typer.Option("--greedy/--no-greedy", help="Measure greedy completions too.")] = True,
     max_tokens: verify_options.MaxTokens = 128,
     width: verify_options.Width = 20,
+    fixed: verify_options.Fixed = False,
     nonce: verify_options.Nonce = None,
     claim: verify_options.ClaimedModel = None,
     dtype: verify_options.Dtype = None,
     runner: verify_options.Runner = None,
     device: verify_options.Device = None,
+    processor: Annotated[
+        str | None, typer.Option("--processor", metavar="NAME", help="The executor's processor, as verdicts name it.")
+    ] = None,
     profile: verify_options.Profile = None,
     identity: verify_options.Identity = None,
     eos_id: verify_options.EosIds = None,
@@ -66,9 +71,9 @@ def calibrate(
     """Measure how far honest runs differ on the trusted engine, and write the policy that `verify` judges by."""
     prompts, limits = read_prompts(file), _limits(concurrencies)
     more = _distinct(read_all(honest)) if honest else []
-    pins = [verify_options.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce)]
+    pins = [verify_options.pins(Sampler(temperature, top_k, top_p, min_p), max_tokens, width, nonce, fixed=fixed)]
     if greedy and temperature > 0:
-        pins.append(verify_options.pins(Sampler(0.0), max_tokens, width, nonce))
+        pins.append(verify_options.pins(Sampler(0.0), max_tokens, width, nonce, fixed=fixed))
     options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=max(limits))
     work = partial(
         make_policy,
@@ -77,6 +82,7 @@ def calibrate(
         stated=verify_options.stated_claim(claim, dtype, runner, device, profile, identity, eos_id),
         aim=Aim(name=name, level=level, days=days, pin_model=pin_model),
         honest=more,
+        processor=processor,
         method=verify_options.method(method),
         concurrencies=limits,
         progress=_print_progress,
@@ -109,7 +115,12 @@ def _print_policy(policy: Policy, path: Path) -> None:
     kind = f"{policy.model_id}, {policy.method}, {policy.mode}, width {policy.k}"
     out.print(f"{path}: {policy.name}, {kind}", markup=False)
     if policy.exact is not None:
-        out.print(f"  an exact pair: equality within {policy.exact:.1e} nat", markup=False)
+        out.print(
+            f"  an exact pair: equality within {policy.exact:.1e} nat; other machines were not seen", markup=False
+        )
+    out.print(visible(f"  machines: {policy.machine_words}"), markup=False)
+    for line in requirement_lines(policy.requires):
+        out.print(visible(f"  requires {line}"), markup=False)
     for bucket, holdout in sorted(policy.holdout.items()):
         low, high = holdout.interval()
         least = conformal.BUCKETS[int(bucket)]

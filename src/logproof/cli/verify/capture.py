@@ -31,7 +31,7 @@ def capture(
     max_tokens: verify_options.MaxTokens = 128,
     width: verify_options.Width = 20,
     nonce: verify_options.Nonce = None,
-    fixed: Annotated[bool, typer.Option("--fixed", help="Record logprobs in steps of 1/1024 nat: smaller.")] = False,
+    fixed: verify_options.Fixed = False,
     claim: verify_options.ClaimedModel = None,
     dtype: verify_options.Dtype = None,
     runner: verify_options.Runner = None,

@@ -34,6 +34,7 @@ TopK = Annotated[int, typer.Option("--top-k", min=0, help="0 is off.")]
 MinP = Annotated[float, typer.Option("--min-p", min=0.0, max=1.0)]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1)]
 Width = Annotated[int, typer.Option("--width", "-k", min=0, help="Entries recorded at each position.")]
+Fixed = Annotated[bool, typer.Option("--fixed", help="Record logprobs in steps of 1/1024 nat: smaller.")]
 Nonce = Annotated[
     str | None, typer.Option("--nonce", help="Seeds derive from it and the prompt's id; random if unset.")
 ]

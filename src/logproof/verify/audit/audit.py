@@ -12,6 +12,7 @@ from logproof.errors import EndpointError, SpoiledTopList
 from logproof.verify.artifact.artifact import Artifact, Claim
 from logproof.verify.audit.audit_page import MAX_TOKENS
 from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, add, add_failure, headline
+from logproof.verify.audit.second_engine import with_second
 from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, capture
@@ -21,10 +22,17 @@ from logproof.verify.replay.replay_plan import MethodChoice
 
 
 class AuditSides(msgspec.Struct, frozen=True):
-    """Provider under audit and trusted engine, open connections."""
+    """Provider under audit and trusted engine, open connections. second: asked before the first alone rejects."""
 
     provider: Connection
     trusted: Connection
+    second: Connection | None = None
+
+    @property
+    def trusted_names(self) -> str:
+        """The endpoints that are trusted."""
+        names = [self.trusted.endpoint.display, *([] if self.second is None else [self.second.endpoint.display])]
+        return " and ".join(names)
 
 
 class AuditResult(msgspec.Struct, frozen=True, eq=False):
@@ -38,6 +46,7 @@ class AuditResult(msgspec.Struct, frozen=True, eq=False):
 async def audit_provider(
     provider: Connection,
     trusted: Connection,
+    second: Connection | None = None,
     *,
     prompts: Sequence[Prompt],
     pins: Pins,
@@ -49,12 +58,13 @@ async def audit_provider(
     texts: bool = False,
     progress: Callable[[JudgedArtifact, AuditSession], None] = lambda judged, session: None,
 ) -> AuditResult:
-    """Audit a provider under what its operator states. texts: ask the trusted engine for the tokens' texts too.
+    """Audit a provider under what its operator states. second: another trusted engine, which must reject too.
+    texts: ask the trusted engine for the tokens' texts too.
 
     Other options and errors are those of `audit`.
     """
     finished, judged = await audit(
-        AuditSides(provider, trusted),
+        AuditSides(provider, trusted, second),
         prompts,
         pins,
         claim_of(provider.facts, provider.model, stated),
@@ -98,6 +108,8 @@ async def audit(
             session = add_failure(session, one.prompt.id, _failure(one.error))
             continue
         answer, verdict = await verify(sides.trusted, one.artifact, policy, method)
+        if sides.second is not None:
+            verdict = await with_second(sides.second, one.artifact, verdict, policy, method)
         done.append(JudgedArtifact(one.prompt.id, one.artifact, answer, verdict))
         key = evidence_key(one.artifact)
         session = add(session, one.prompt.id, key, verdict, exact=policy.exact is not None)
@@ -131,7 +143,7 @@ def _audit(
     return Audit(
         schema="logproof-audit/1",
         provider=sides.provider.endpoint.display,
-        trusted=sides.trusted.endpoint.display,
+        trusted=sides.trusted_names,
         model=claim.model.id,
         started_at=started.isoformat(timespec="seconds"),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -16,19 +16,31 @@ from logproof.verify.verdict import Finding, failed_if, passed, unknown
 EQUAL_SHARE = 0.9
 """Share of entries equal to the last bit above which a pair that is not exact agrees too well."""
 
+OTHER_MACHINES = "an honest one of another kind may fail too: calibrate --honest FILE, or audit --second URL"
+"""What to do about a failure of S1 on a machine that calibration did not see."""
+
 
 def check_distribution(case: ReplayedCase) -> list[Finding]:
     """S1, and N1 where the entries agree better than this pair of engines does."""
     own, policy = case.record.columns, case.policy
     pairs, scores = measure(own, case.scored, policy.sigma)
     if policy.exact is not None:
-        return [_exact(pairs, scores, policy.exact + case.record.step, len(own))]
-    finding = _conformal(policy.calibration(TZ, len(own)), scores, TZ, policy, len(own))
+        return [_beyond(_exact(pairs, scores, policy.exact + case.record.step, len(own)), policy)]
+    finding = _beyond(_conformal(policy.calibration(TZ, len(own)), scores, TZ, policy, len(own)), policy)
     equal = distance.equal_share(pairs)
     if equal > EQUAL_SHARE:
         detail = f"{equal:.0%} of the entries are equal to the last bit, more than this pair of engines gives"
         return [finding, Finding(test=TOO_GOOD.id, outcome="note", reason="too_good", detail=detail, n=len(own))]
     return [finding]
+
+
+def _beyond(finding: Finding, policy: Policy) -> Finding:
+    """A failure with what it does not say: other machines were not seen, and may differ as much."""
+    if finding.outcome != "fail":
+        return finding
+    exact = "; an exact pair: no other machine was seen" if policy.exact is not None else ""
+    detail = f"{finding.detail} (calibrated: {policy.machine_words}{exact}; {OTHER_MACHINES})"
+    return msgspec.structs.replace(finding, detail=detail)
 
 
 def _exact(pairs: distance.Pairs, scores: dict[str, float], limit: float, n: int) -> Finding:

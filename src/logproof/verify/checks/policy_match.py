@@ -109,7 +109,7 @@ def _key(artifact: Artifact, policy: Policy) -> Iterator[Finding]:
     signature = None if artifact.seal is None else artifact.seal.signature
     if keys and (signature is None or signature.key_id not in keys):
         state = "it is not signed" if signature is None else f"key {signature.key_id[:16]} signed it"
-        yield unknown(POLICY, "key_missing", f"{state}; the policy requires {' or '.join(k[:16] for k in keys)}")
+        yield unknown(POLICY, "key", f"{state}; the policy requires {' or '.join(k[:16] for k in keys)}")
 
 
 def check_scope(artifact: Artifact, replay: ReplayResult, policy: Policy, now: datetime) -> Finding | None:
