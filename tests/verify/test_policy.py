@@ -60,6 +60,7 @@ def test_expiry() -> None:
         ({"holdout": {"1": pol.Holdout(sequences=1, alarms=2)}}, "more alarms"),
         ({"exact": 0.5}, "not exact"),
         ({"requires": requires(sampling=SamplingRanges(temperature=(1.0, 0.5)))}, "temperature 1 to 0.5 is no range"),
+        ({"requires": requires(key_ids=("AB",))}, "not 64 hex digits"),
         ({"expires_at": "2025-01-01T00:00:00+00:00"}, "expires before"),
     ],
 )

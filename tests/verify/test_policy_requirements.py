@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from logproof.verify.artifact import grammar
-from logproof.verify.artifact.artifact import Artifact, Seed
+from logproof.verify.artifact.artifact import Artifact, Seed, Sent
 from logproof.verify.artifact.known_request import KnownRequest
 from logproof.verify.artifact.replay_result import ReplayResult
+from logproof.verify.artifact.signing import sign
 from logproof.verify.judge import judge
 from logproof.verify.requirements import NumberFormat, Requirements, SamplingRanges, requirement_lines
 from logproof.verify.stats.support import Sampler
@@ -101,8 +102,9 @@ def asking(made: Artifact, **fields: object) -> Artifact:
 
 def test_a_seed_that_the_request_asks_for_and_the_record_lacks_fails() -> None:
     made, replay = honest()
-    for body in ({"seed": 7}, {"seed": None, "sampling_params": {"sampling_seed": 7}}):
-        got = judged(seeded(asking(made, **body), None), replay, policy(), NOW)
+    asked = Sent(dialect="sglang_native", path="/generate", body={"sampling_params": {"sampling_seed": 7}})
+    for one in (asking(made, seed=7), change(made, request=asked)):
+        got = judged(seeded(one, None), replay, policy(), NOW)
         assert (got.status, finding(got, "policy").reason) == ("invalid", "seed_missing")
         assert any(r.startswith("the seed that was asked for is not in the record") for r in got.reasons)
     # The requester's own request counts before what the record says of it.
@@ -224,11 +226,21 @@ def test_a_policy_that_requires_too_little_says_distribution_at_most(gone: str) 
     assert judged(made, replay, policy(requires=Requirements()), NOW).status == "inconclusive"
 
 
-def test_a_required_key_must_have_signed() -> None:
+def test_one_of_the_policys_keys_must_have_signed() -> None:
+    pytest.importorskip("cryptography")
     made, replay = honest()
-    got = judged(made, replay, policy(requires=requires(key_ids=("ab" * 32,))), NOW)
-    assert (got.status, finding(got, "policy").reason) == ("inconclusive", "key")
-    assert "it is not signed" in finding(got, "policy").detail
+    signed = sign(made, bytes(32))
+    assert signed.seal is not None
+    assert signed.seal.signature is not None
+    key = signed.seal.signature.key_id
+    rules = policy(requires=requires(key_ids=(key,)))
+    assert judged(signed, replay, rules, NOW).status == "valid"
+    for other in (made, sign(made, bytes([1] * 32))):
+        got = judged(other, replay, rules, NOW)
+        assert (got.status, finding(got, "S0a").reason) == ("invalid", "key")
+    # A key that the command line demands replaces no key that the policy demands.
+    strict = judge(signed, replay, policy(requires=requires(key_ids=("ab" * 32,))), NOW, keys=(key,))
+    assert (strict.status, finding(strict, "policy").reason) == ("invalid", "key")
 
 
 def test_every_thing_that_the_record_lacks_is_named() -> None:

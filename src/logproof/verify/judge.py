@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from logproof.verify.artifact.artifact import Artifact, UnreadableRecord, artifact_digest
 from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
@@ -43,9 +45,11 @@ def judge(
     if policy is not None and findings[0].outcome != "fail":
         if checked.replayable and isinstance(replay, ReplayResult):
             scope = policy_match.check_scope(artifact, replay, policy, now)
-        body = artifact.request.body if known is None else known.body
+        request = artifact.request
+        if known is not None:
+            request = msgspec.structs.replace(request, path=known.path, body=known.body)
         bound = any(f.test == SEED_ORIGIN.id and f.outcome == "pass" for f in findings)
-        findings += policy_match.check_match(artifact, policy, scope, body=body, seed_bound=bound)
+        findings += policy_match.check_match(artifact, policy, scope, request=request, seed_bound=bound)
         findings.append(policy_match.check_requirements(policy))
     if checked.case is not None and scope is None:
         findings += _replayed(checked.case, replay, policy)

@@ -7,6 +7,7 @@ empty requires nothing; without those of `STATED` no verdict says more than `dis
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -160,6 +161,8 @@ class Requirements(Record, frozen=True, kw_only=True):
 
     def faults(self) -> Iterator[str]:
         """What makes the requirements unusable, in words."""
+        if not all(re.fullmatch("[0-9a-f]{64}", key) for key in self.key_ids):
+            yield "requires.key_ids hold what is not 64 hex digits"
         sampling = self.sampling or SamplingRanges()
         for name in RANGES:
             seen: Range | None = getattr(sampling, name)

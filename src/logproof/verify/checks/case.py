@@ -55,10 +55,11 @@ def trusted_facts(
     keys: tuple[str, ...] = (),
     known: KnownRequest | None = None,
 ) -> TrustedFacts:
-    """What is known without the record. vocab_size: of the model that the trusted engine runs. keys: as required.
-    known: the requester's own request.
+    """What is known without the record. vocab_size: of the model that the trusted engine runs. known: the requester's
+    own request.
 
-    A policy about another model, and an engine without a policy, say nothing of the claimed model's vocabulary.
+    keys: as required, else those of the policy. A policy about another model, and an engine without a policy, say
+    nothing of the claimed model's vocabulary.
     """
     if policy is None:
         return TrustedFacts(keys=keys, known=known)
@@ -73,7 +74,7 @@ def trusted_facts(
         vocab_size=size if same else None,
         dtype=policy.executor.dtype,
         least_denominator=policy.least_denominator,
-        keys=keys,
+        keys=keys or policy.requires.key_ids,
         known=known,
     )
 

@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
-from logproof.verify.artifact.artifact import Artifact, Mode
+from logproof.errors import ArtifactError
+from logproof.verify.artifact.artifact import Artifact, Mode, Sent
 from logproof.verify.artifact.replay_result import ReplayResult
-from logproof.verify.check_table import POLICY, REQUIREMENTS, Check
+from logproof.verify.artifact.request_body import stated_request
+from logproof.verify.check_table import POLICY, REQUIREMENTS
 from logproof.verify.policy import Policy, other_model
 from logproof.verify.requirements import other_numbers
 from logproof.verify.stats.support import GREEDY_BELOW
 from logproof.verify.verdict import Finding, Reason, passed, unknown
-
-SEED_NAMES = ("seed", "sampling_seed", "random_seed")
-"""What requests call the seed, at their top or one level below."""
 
 
 def check_requirements(policy: Policy) -> Finding:
@@ -32,24 +31,24 @@ def check_requirements(policy: Policy) -> Finding:
 
 
 def check_match(
-    artifact: Artifact, policy: Policy, scope: Finding | None, *, body: object, seed_bound: bool
+    artifact: Artifact, policy: Policy, scope: Finding | None, *, request: Sent, seed_bound: bool
 ) -> list[Finding]:
     """The check called "policy": what the record lacks or claims otherwise, each a finding; one that passed if nothing.
 
-    scope: why the policy does not speak about it, None where it does. body: the request as it is known. seed_bound:
+    scope: why the policy does not speak about it, None where it does. request: as it is known. seed_bound:
     whether the executor could not have chosen the seed.
     """
     wrong = [] if scope is None else [scope]
-    wrong += [*_seed(artifact, policy, body, seed_bound), *_executor(artifact, policy), *_sampling(artifact, policy)]
+    wrong += [*_seed(artifact, policy, request, seed_bound), *_executor(artifact, policy), *_sampling(artifact, policy)]
     wrong += [*_numbers(artifact, policy), *_key(artifact, policy)]
     return wrong or [passed(POLICY, "the record has what the policy requires")]
 
 
-def _failed(check: Check, reason: Reason, detail: str) -> Finding:
-    return Finding(test=check.id, outcome="fail", reason=reason, detail=detail)
+def _failed(reason: Reason, detail: str) -> Finding:
+    return Finding(test=POLICY.id, outcome="fail", reason=reason, detail=detail)
 
 
-def _seed(artifact: Artifact, policy: Policy, body: object, bound: bool) -> Iterator[Finding]:
+def _seed(artifact: Artifact, policy: Policy, request: Sent, bound: bool) -> Iterator[Finding]:
     """A seed that is asked for, by the policy or by the request, and is not recorded as one that binds.
 
     Where the request asks for none, an executor that drew without one did what it was asked.
@@ -58,20 +57,18 @@ def _seed(artifact: Artifact, policy: Policy, body: object, bound: bool) -> Iter
     if bound or (heat is not None and heat < GREEDY_BELOW):
         return
     state = "no seed is recorded" if artifact.sampling.seed is None else "the recorded seed binds nobody"
-    if asks_for_seed(body):
-        yield _failed(POLICY, "seed_missing", f"{state}, but the request asks for one")
+    if asks_for_seed(request):
+        yield _failed("seed_missing", f"{state}, but the request asks for one")
     elif policy.requires.seed == "bound":
         yield unknown(POLICY, "seed_missing", f"{state}; the policy requires one, and the request asks for none")
 
 
-def asks_for_seed(body: object) -> bool:
-    """Whether a request's JSON names a seed."""
-    groups = [body, *body.values()] if isinstance(body, dict) else []
-    return any(isinstance(g, dict) and any(_is_seed(g.get(name)) for name in SEED_NAMES) for g in groups)
-
-
-def _is_seed(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def asks_for_seed(request: Sent) -> bool:
+    """Whether a request names a seed; one that cannot be read is for the check of requests."""
+    try:
+        return stated_request(request).sampling.seed is not None
+    except ArtifactError:
+        return False
 
 
 def _executor(artifact: Artifact, policy: Policy) -> Iterator[Finding]:
@@ -104,12 +101,12 @@ def _numbers(artifact: Artifact, policy: Policy) -> Iterator[Finding]:
 
 
 def _key(artifact: Artifact, policy: Policy) -> Iterator[Finding]:
-    """Whether one of the required keys signed the record; that the signature holds is for the structure's check."""
+    """The record is signed by none of the policy's keys; that the signature holds is for the structure's check."""
     keys = policy.requires.key_ids
     signature = None if artifact.seal is None else artifact.seal.signature
     if keys and (signature is None or signature.key_id not in keys):
         state = "it is not signed" if signature is None else f"key {signature.key_id[:16]} signed it"
-        yield unknown(POLICY, "key", f"{state}; the policy requires {' or '.join(k[:16] for k in keys)}")
+        yield _failed("key", f"{state}; the policy requires {' or '.join(k[:16] for k in keys)}")
 
 
 def check_scope(artifact: Artifact, replay: ReplayResult, policy: Policy, now: datetime) -> Finding | None:
