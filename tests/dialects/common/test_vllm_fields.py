@@ -10,7 +10,7 @@ import pytest
 from logproof.dialects.common.vllm_fields import lift_labels
 from logproof.dialects.lower import lower
 from logproof.dialects.registry import get_dialect
-from logproof.dialects.samples import FULL_FACTS, INPUTS
+from logproof.dialects.sample_requests import FULL_FACTS, INPUTS
 from logproof.errors import BadReply, MissingChannel, RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.request import Replay, Request, Sampling, Scoring
