@@ -238,7 +238,7 @@ def check_text(entries: Sequence[ScoredToken], text: str, path: str) -> None:
     """Check that tokens named by their texts join to the choice's text: then none is missing or out of place.
 
     Tokens beyond the text are those of a stop. Engines that decode each token alone give U+FFFD for a part of a
-    character (dialects/common/token_texts.py). Raises BadReply.
+    character (dialects/common/joined_texts.py). Raises BadReply.
     """
     joined = b"".join(bytes(e.bytes) if e.bytes is not None else e.token.encode() for e in entries)
     if joined.startswith(text.encode()):

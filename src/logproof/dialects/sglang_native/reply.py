@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from logproof.dialects.common import joined_texts, logprobs, structured
 from logproof.dialects.sglang_native import entries
 from logproof.dialects.sglang_native.entries import GenerateBody
+from logproof.dialects.sglang_native.processors import NEUTRAL
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, Ids, Labels, Meaning, Response, Tokens
 
 DEFAULT_MAX_TOKENS = 128
 """Tokens that the server samples when it is not told; the dialect says it out loud."""
-
-NEUTRAL = {"frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0, "min_new_tokens": 0}
-"""Values at which nothing but the temperature changes a sampled logprob."""
 
 
 def lift(request: Request, body: bytes) -> Response:
