@@ -16,7 +16,7 @@ import pytest
 from logproof.cli.main import run as command
 from logproof.client.connect import Options, connect
 from logproof.client.probe import read_facts
-from logproof.dialects.common import openapi_fields
+from logproof.dialects import openapi_fields
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.verify import verify
 from logproof.verify.record.capture import Pins, capture
