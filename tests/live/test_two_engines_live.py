@@ -22,7 +22,7 @@ from logproof.verify.audit.verify import verify
 from logproof.verify.record.capture import Pins, capture
 from logproof.verify.record.prompts import prompts
 from logproof.verify.record.stated_claim import StatedClaim, claim_of
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import policy
 
 NOISE = 1e-4

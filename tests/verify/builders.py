@@ -33,7 +33,7 @@ from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.policy import Policy, PolicyEngine
 from logproof.verify.stats import distance, sampler_noise
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Finding, Verdict
 
 quick = settings(deadline=None, max_examples=40)

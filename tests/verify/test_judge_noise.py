@@ -13,8 +13,8 @@ from logproof.verify.checks import recorded, sampling
 from logproof.verify.judge import judge
 from logproof.verify.policy import Holdout, Policy, Rates
 from logproof.verify.stats import conformal, distance, plausibility, redraw
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.stats.sampler_profiles import profile
-from logproof.verify.stats.support import Sampler
 from verify.builders import PLAIN, VOCAB, artifact, change, draw, finding, logits, noisy, policy, record, replayed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from logproof.verify.audit.audit import AuditSides, audit
 from logproof.verify.audit.evidence import JudgedArtifact
 from logproof.verify.policy import Policy
 from logproof.verify.record.prompts import Prompt
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.parts import PINS, PROMPTS, TINY_POLICY, claim, run
 from verify.tiny import Tiny, open_tiny, serve
 

@@ -17,7 +17,7 @@ from logproof.verify.calibrate.collect import CalibrationSides, HonestPairs, col
 from logproof.verify.calibrate.fit import Aim, HonestPair
 from logproof.verify.judge import judge
 from logproof.verify.record.prompts import Prompt, prompts
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.parts import NOW, PINS, PROMPTS, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_EOS, Tiny, facts, open_tiny, serve
 

@@ -23,7 +23,7 @@ from logproof.verify.check_table import DISTRIBUTION
 from logproof.verify.policy import Policy, dump
 from logproof.verify.record.prompts import read_prompts
 from logproof.verify.stats import conformal
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 
 
 def calibrate(

@@ -8,8 +8,8 @@ from logproof.verify.artifact.artifact import Artifact, Mode, RecordedSampling
 from logproof.verify.artifact.columns import Columns
 from logproof.verify.policy import Policy
 from logproof.verify.stats import sampler_profiles
+from logproof.verify.stats.sampler import Sampler, claimed
 from logproof.verify.stats.sampler_profiles import Profile
-from logproof.verify.stats.support import Sampler, claimed
 
 LEAST_TEMPERATURE = 0.01
 """What vLLM 0.25 to 0.32 takes for a temperature above 0 and below it (`SamplingParams`)."""

@@ -18,7 +18,8 @@ from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats, Mask
 from logproof.verify.check_table import END
 from logproof.verify.checks.case import RecordedCase
-from logproof.verify.stats.support import Sampler, support
+from logproof.verify.stats.drawable_tokens import support
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Finding, passed, unknown
 
 Kind = Literal["contradiction", "unknown"]

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from logproof.errors import UsageError
 from logproof.verify.artifact.columns import NO_ID, make_columns
 from logproof.verify.stats import redraw
+from logproof.verify.stats.drawable_tokens import support
 from logproof.verify.stats.plausibility import (
     greedy_gaps,
     outcomes,
     surprise,
     tempered_log_e,
 )
+from logproof.verify.stats.sampler import Sampler, bending, claimed
 from logproof.verify.stats.sampler_profiles import profile
-from logproof.verify.stats.support import Sampler, bending, claimed, support
 from verify import builders
 from verify.builders import VOCAB, bfloat, draw, from_maps, log_softmax, logits, masked, noisy, quick, record
 
