@@ -9,7 +9,7 @@ ARGS   ?=
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check
 DEV    := $(VENV)/.dev
 READY  := $(VENV)/.engine
 JUDGE  := .venv-judge
@@ -82,7 +82,7 @@ define beside
 $(PYTHON) -m venv $(1)
 $(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
 	"$$($(1)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
-$(1)/bin/python -m pip install --quiet --disable-pip-version-check
+$(1)/bin/python -m pip install -qq --disable-pip-version-check
 endef
 
 $(JUDGED): requirements/judge.txt $(READY)

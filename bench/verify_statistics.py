@@ -17,8 +17,8 @@ import numpy as np
 
 from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.stats import distance, distance_table, evalue, plausibility, redraw
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.stats.sampler_profiles import profile
-from logproof.verify.stats.support import Sampler
 
 POSITIONS, RECORDED, VOCABULARY = 256, 20, 49152
 WIDTHS = (20, 64)

@@ -14,8 +14,8 @@ from arrays import EOS, TOP_K, VOCABULARY, K, Record
 
 from logproof.verify.artifact.columns import Columns, Ids
 from logproof.verify.stats import redraw
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.stats.sampler_profiles import profile
-from logproof.verify.stats.support import Sampler
 
 EDIT_EVERY = 16
 """Of so many tokens one is edited."""

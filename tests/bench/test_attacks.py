@@ -20,7 +20,7 @@ from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.stats import gonka
 from logproof.verify.stats.distance import max_abs, pair
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify import builders
 
 DRAWN = Sampler(1.0, arrays.TOP_K)

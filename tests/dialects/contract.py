@@ -22,7 +22,7 @@ from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import resolve
 from logproof.dialects.lower import Lowered, lower
 from logproof.dialects.matrix import baseline
-from logproof.dialects.samples import FULL_FACTS, MESSAGES, SAMPLES, with_leaf
+from logproof.dialects.sample_requests import FULL_FACTS, MESSAGES, SAMPLES, with_leaf
 from logproof.errors import InvalidRequest, LogproofError, RequestRefused
 from logproof.http.exchange import WireReply
 from logproof.ir.facts import Facts

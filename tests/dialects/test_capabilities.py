@@ -8,7 +8,7 @@ from dialects.toy import Toy
 from logproof.dialects.capabilities import CAPABILITIES, missing, parse_requirement, plan
 from logproof.dialects.matrix import baseline, capability_matrix, decided, endpoints, leaf_matrix, merged, probe_leaf
 from logproof.dialects.openai_completions import OpenAICompletions
-from logproof.dialects.samples import FULL_FACTS
+from logproof.dialects.sample_requests import FULL_FACTS
 from logproof.dialects.vllm_native import VLLMNative
 from logproof.errors import PlanRefused, UsageError
 from logproof.ir.facts import Facts

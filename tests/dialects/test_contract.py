@@ -13,7 +13,7 @@ import pytest
 from dialects import contract, toy
 from dialects.wires import REPLIES, events_of
 from logproof.dialects.registry import BUILT_IN, dialect_ids, get_dialect
-from logproof.dialects.samples import MESSAGES, SAMPLES
+from logproof.dialects.sample_requests import MESSAGES, SAMPLES
 from logproof.errors import InvalidRequest, RequestRefused, UsageError
 from logproof.http.exchange import WireReply
 from logproof.ir.facts import Facts

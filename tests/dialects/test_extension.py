@@ -18,7 +18,7 @@ from logproof.dialects.ledger import Ledger
 from logproof.dialects.lower import lower
 from logproof.dialects.matrix import capability_matrix, leaf_matrix
 from logproof.dialects.registry import BUILT_IN, dialect_ids, get_dialect
-from logproof.dialects.samples import SAMPLES
+from logproof.dialects.sample_requests import SAMPLES
 from logproof.errors import RequestRefused, UsageError
 from logproof.http.exchange import WireReply
 from logproof.ir import leaves

@@ -13,7 +13,7 @@ from logproof.dialects.lower import lower
 from logproof.dialects.matrix import baseline
 from logproof.dialects.owned_fields import owned_fields
 from logproof.dialects.registry import BUILT_IN, FITTING, get_dialect
-from logproof.dialects.samples import BEST, INPUTS, MESSAGES, SAMPLES, with_leaf
+from logproof.dialects.sample_requests import BEST, INPUTS, MESSAGES, SAMPLES, with_leaf
 from logproof.errors import RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves

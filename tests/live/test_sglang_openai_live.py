@@ -17,7 +17,7 @@ import pytest
 from dialects.compare import difference, same_reply
 from logproof import Model
 from logproof.client.probe import read_facts
-from logproof.dialects.common import openapi_fields
+from logproof.dialects import openapi_fields
 from logproof.errors import BadReply, ContextOverflow, RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.message import Message, text_message

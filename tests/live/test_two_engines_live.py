@@ -16,13 +16,13 @@ import pytest
 from logproof.cli.main import run as command
 from logproof.client.connect import Options, connect
 from logproof.client.probe import read_facts
-from logproof.dialects.common import openapi_fields
+from logproof.dialects import openapi_fields
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.verify import verify
 from logproof.verify.record.capture import Pins, capture
 from logproof.verify.record.prompts import prompts
 from logproof.verify.record.stated_claim import StatedClaim, claim_of
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import needing, policy
 
 NOISE = 1e-4

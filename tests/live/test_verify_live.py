@@ -26,7 +26,7 @@ from logproof.verify.record.prompts import Prompt, prompts
 from logproof.verify.record.stated_claim import StatedClaim, claim_of
 from logproof.verify.replay.replay import replay
 from logproof.verify.stats import distance, redraw
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from proxy.running import call
 from verify.builders import LOOSE, policy
 

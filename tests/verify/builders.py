@@ -37,7 +37,7 @@ from logproof.verify.judge import judge
 from logproof.verify.policy import Policy, PolicyEngine
 from logproof.verify.requirements import ExecutorKind, Level, NumberFormat, Requirements, SamplingRanges
 from logproof.verify.stats import distance, sampler_noise
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Finding, Verdict
 
 quick = settings(deadline=None, max_examples=40)

@@ -14,7 +14,7 @@ from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.checks import recorded
 from logproof.verify.policy import SelfTest
 from logproof.verify.stats import distance_table, gonka
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import (
     LOOSE,
     PLAIN,

@@ -12,8 +12,8 @@ from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.checks import recorded, sampling
 from logproof.verify.policy import Holdout, Policy, Rates
 from logproof.verify.stats import conformal, distance, plausibility, redraw
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.stats.sampler_profiles import profile
-from logproof.verify.stats.support import Sampler
 from verify.builders import (
     PLAIN,
     VOCAB,

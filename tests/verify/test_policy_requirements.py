@@ -14,7 +14,7 @@ from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.artifact.signing import sign
 from logproof.verify.judge import judge
 from logproof.verify.requirements import NumberFormat, Requirements, SamplingRanges, requirement_lines
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import (
     PLAIN,
     WIDE,

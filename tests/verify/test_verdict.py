@@ -78,15 +78,6 @@ def test_every_reason_has_words() -> None:
     assert set(v.NOT_SHOWN) == set(v.LEVELS)
 
 
-def test_stale_verdicts() -> None:
-    """A verdict is out of date when the fingerprint it saw has changed."""
-    then = v.decide(passed(*FULL), v.Context(time="t", artifact_digest="a", model="m", fingerprint="fp-1"))
-    same = v.Context(time="later", artifact_digest="a", model="m", fingerprint="fp-1", endpoint="http://x")
-    other = v.Context(time="later", artifact_digest="a", model="m", fingerprint="fp-2")
-    assert v.stale(then, same) == []
-    assert v.stale(then, other) == ["fingerprint was fp-1, is fp-2"]
-
-
 def test_many_verdicts() -> None:
     good = v.decide(passed(*FULL), CONTEXT)
     open_ = v.decide([], CONTEXT)

@@ -16,7 +16,7 @@ from logproof.client.connect import Connection, Options, connect
 from logproof.http.retry import RetryPolicy
 from logproof.ir.facts import Facts, Plugin
 from logproof.verify.stats import sampler_noise
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import Array, log_softmax, masked
 
 TINY_VOCAB = 50

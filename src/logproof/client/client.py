@@ -16,7 +16,7 @@ from logproof.client.check_prompt_ids import check_prompt_ids
 from logproof.client.fill_texts import fill_texts
 from logproof.client.prompt_templates import Templates
 from logproof.client.tokenizer import Tokenizer
-from logproof.dialects import lost_texts, reply_checks
+from logproof.dialects import empty_replies, reply_checks
 from logproof.dialects.call import Call
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.lower import Lowered, lower
@@ -118,7 +118,7 @@ class Client:
             if self.facts.engine is not None:
                 fault.hint = fault.hint or f"the server is {self.facts.engine} {self.facts.version or ''}".strip()
             raise
-        notes = lost_texts.lost_texts(response)
+        notes = empty_replies.lost_texts(response)
         return replace(response, notes=(*response.notes, *notes)) if notes else response
 
 

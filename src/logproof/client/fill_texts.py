@@ -11,7 +11,7 @@ import asyncio
 import msgspec
 
 from logproof.client.tokenizer import Tokenizer
-from logproof.dialects.common.token_texts import first_text
+from logproof.dialects.common.joined_texts import first_text
 from logproof.ir.request import Request
 from logproof.ir.response import Ids, Response, Tokens
 

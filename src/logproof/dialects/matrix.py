@@ -14,7 +14,7 @@ from logproof.dialects.capabilities import CAPABILITIES, missing
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.lower import lower
 from logproof.dialects.registry import FITTING
-from logproof.dialects.samples import BEST, FULL_FACTS, INPUTS, MESSAGES, SAMPLES, with_leaf
+from logproof.dialects.sample_requests import BEST, FULL_FACTS, INPUTS, MESSAGES, SAMPLES, with_leaf
 from logproof.errors import InvalidRequest, RequestRefused
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import leaf_paths

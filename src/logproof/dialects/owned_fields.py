@@ -7,7 +7,7 @@ from functools import cache
 
 from logproof.dialects.dialect import Dialect
 from logproof.dialects.ledger import Ledger, OwnedFields
-from logproof.dialects.samples import BEST, INPUTS, MESSAGES, SAMPLES, with_leaf
+from logproof.dialects.sample_requests import BEST, INPUTS, MESSAGES, SAMPLES, with_leaf
 from logproof.ir.facts import Facts
 from logproof.ir.leaves import active_leaves
 from logproof.ir.request import Request

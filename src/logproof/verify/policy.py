@@ -22,7 +22,7 @@ from logproof.verify.check_table import DISTRIBUTION, SAMPLING, SEED, Check
 from logproof.verify.requirements import Requirements
 from logproof.verify.stats import conformal
 from logproof.verify.stats.distance import Sigma
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 
 MAX_BYTES = 256 * 1024 * 1024
 SHARES: dict[str, float] = {DISTRIBUTION.id: 1 / 3, SEED.id: 1 / 2, SAMPLING.id: 1 / 6}

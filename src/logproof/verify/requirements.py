@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from logproof.verify.artifact.artifact import Claim, LogprobsSpec, Record, RecordedSampling
-from logproof.verify.stats.support import GREEDY_BELOW, bending
+from logproof.verify.stats.sampler import GREEDY_BELOW, bending
 
 Level = Literal["distribution", "sampled", "replayed"]
 Range = tuple[float, float]

@@ -266,18 +266,6 @@ def reached(findings: Sequence[Finding]) -> str:
     return level
 
 
-def stale(verdict: Verdict, now: Context) -> list[str]:
-    """Which facts differ from those the verdict rests on; a verdict with any is out of date. Unknown facts are
-    skipped."""
-    names = ("model", "policy_digest", "endpoint", "engine", "version", "fingerprint", "artifact_fingerprint", "mode")
-    changes = []
-    for name in names:
-        then, current = getattr(verdict.context, name), getattr(now, name)
-        if then is not None and current is not None and then != current:
-            changes.append(f"{name} was {then}, is {current}")
-    return changes
-
-
 def table(verdicts: Sequence[Verdict]) -> list[tuple[str, str, str, str]]:
     """(artifact digest, status, level, first reason or headline) a row."""
     return [

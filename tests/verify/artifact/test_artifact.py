@@ -23,7 +23,7 @@ from logproof.verify.artifact.artifact import (
     decode_artifact,
     encode_artifact,
 )
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import artifact, change, draw, logits, record
 
 SCHEMA_FILE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "artifact.schema.json"

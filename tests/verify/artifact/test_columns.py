@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.verify.artifact.columns import NO_ID, REST_SLACK, make_columns, to_fixed, to_float32
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import VOCAB, draw, from_maps, log_softmax, logits, quick, record
 
 

@@ -14,7 +14,7 @@ from logproof.verify.audit.audit import AuditSides, audit
 from logproof.verify.audit.evidence import JudgedArtifact, reason_groups
 from logproof.verify.policy import Policy
 from logproof.verify.record.prompts import Prompt
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import WORDS
 from verify.parts import PINS, PROMPTS, TINY_POLICY, claim, run
 from verify.tiny import PLUGIN, Tiny, facts, open_tiny, serve

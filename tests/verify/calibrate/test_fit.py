@@ -16,7 +16,7 @@ from logproof.verify.calibrate import fit
 from logproof.verify.calibrate.collect import CalibrationSides, HonestPairs, collect, distinct, noise_floor
 from logproof.verify.calibrate.fit import Aim, HonestPair
 from logproof.verify.record.prompts import Prompt, prompts
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import judged
 from verify.parts import NOW, PINS, PROMPTS, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_EOS, Tiny, facts, open_tiny, serve

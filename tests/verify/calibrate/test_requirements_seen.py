@@ -8,7 +8,7 @@ from logproof.verify.artifact.artifact import Artifact, Seed
 from logproof.verify.calibrate.requirements_seen import machines_of, requirements_of
 from logproof.verify.policy import PolicyEngine
 from logproof.verify.requirements import ExecutorKind, NumberFormat
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import PLAIN, SPLITMIX, artifact, change, draw, logits, record
 
 replace = msgspec.structs.replace

@@ -9,7 +9,7 @@ import pytest
 from logproof.verify.artifact.artifact import Artifact, TokenIds, artifact_columns
 from logproof.verify.checks import recorded
 from logproof.verify.checks.end import end_chances, end_faults, ending_ids
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import (
     EOS,
     VOCAB,

@@ -9,7 +9,7 @@ import pytest
 from logproof.verify.artifact.artifact import Artifact, Mode
 from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.checks import mass, recorded
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Finding
 from verify.builders import Array, artifact, bfloat, change, draw, log_softmax, logits, masked, positions, record
 

@@ -11,7 +11,7 @@ import pytest
 from logproof.verify.artifact.artifact import Artifact, Numerics, artifact_columns
 from logproof.verify.artifact.columns import Columns, make_columns, to_fixed
 from logproof.verify.policy import Policy
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Verdict
 from verify.builders import (
     PLAIN,

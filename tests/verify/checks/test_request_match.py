@@ -17,7 +17,7 @@ from logproof.verify.checks.case import TrustedFacts
 from logproof.verify.checks.end import end_finding
 from logproof.verify.checks.request_match import differences, request_finding
 from logproof.verify.record.capture import Pins
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Finding, Verdict
 from verify.builders import change, judged, quick
 from verify.parts import NOW, TINY_POLICY, one, replayed, run

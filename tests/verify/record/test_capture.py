@@ -21,7 +21,7 @@ from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
 from logproof.verify.record.capture import capture, capture_one
 from logproof.verify.record.defaults import stated
 from logproof.verify.record.prompts import prompts
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import FLOAT32, LOOSE, finding, judged, policy, requires
 from verify.parts import NOW, PINS, PROMPTS, TINY_POLICY, captured, claim, one, replayed, run
 from verify.tiny import FACTS, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve

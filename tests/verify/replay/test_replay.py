@@ -20,7 +20,7 @@ from logproof.verify.record import defaults, observed
 from logproof.verify.replay.by_prefill import MAX_FILLS, missing
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Verdict
 from verify.builders import judged
 from verify.parts import NOW, PINS, TINY_POLICY, claim, one, replayed, run

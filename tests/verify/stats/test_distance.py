@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from logproof.verify.artifact.columns import Columns, make_columns
 from logproof.verify.stats import align, distance, gonka
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from verify.builders import FLAT, VOCAB, draw, from_maps, log_softmax, logits, noisy, quick, record
 
 maps = st.lists(

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from logproof.verify.artifact.columns import NO_ID, Columns, matches
 from logproof.verify.stats import distance, evalue, gonka, plausibility, redraw, sampler_noise
+from logproof.verify.stats.drawable_tokens import support
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.stats.sampler_profiles import profile
-from logproof.verify.stats.support import Sampler, support
 from verify.builders import VOCAB, draw, logits, noisy, quick, record
 
 SPLITMIX = profile("v1-cpu-splitmix")

@@ -52,6 +52,13 @@ def check_engine(plan: fields.FieldPlan, binding: Binding) -> None:
         )
 
 
+def check_beam_search(extras: Mapping[str, Any]) -> None:
+    """Refuse every field beside beam search, which has no sampled token to override."""
+    for name, value in extras.items():
+        if name in fields.FIELDS and value is not None:
+            raise Refused(f"{name}: cannot be combined with beam search", name)
+
+
 def check_params(params: Any, plan: fields.FieldPlan, binding: Binding) -> None:
     """Refuse combinations that would answer with something that was not enforced."""
     if not plan.ids:

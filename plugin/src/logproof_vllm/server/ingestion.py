@@ -76,9 +76,7 @@ def wrap_beam_search(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def to_beam_search_params(self: Any, *args: Any, **kwargs: Any) -> Any:
         with raised_to_server():
-            for name, value in _extras(self).items():
-                if name in fields.FIELDS and value is not None:
-                    raise Refused(f"{name}: cannot be combined with beam search", name)
+            checks.check_beam_search(_extras(self))
         return original(self, *args, **kwargs)
 
     setattr(to_beam_search_params, MARK, True)

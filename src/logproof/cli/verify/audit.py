@@ -25,7 +25,7 @@ from logproof.verify.audit.audit_page import page
 from logproof.verify.audit.evidence import Audit, AuditSession, JudgedArtifact, changes, outdated, reason_groups
 from logproof.verify.policy import Policy
 from logproof.verify.record.prompts import read_prompts
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 
 
 def audit(

@@ -24,7 +24,7 @@ from logproof.verify.policy import Policy, dump
 from logproof.verify.record.prompts import read_prompts
 from logproof.verify.requirements import requirement_lines
 from logproof.verify.stats import conformal
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 
 
 def calibrate(

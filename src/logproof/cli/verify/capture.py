@@ -16,7 +16,7 @@ from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.signing import read_key, signed
 from logproof.verify.record.capture import CapturedPrompt, capture_all
 from logproof.verify.record.prompts import read_prompts
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 
 
 def capture(

@@ -17,7 +17,7 @@ from logproof.verify.record.capture import Pins, fresh_nonce
 from logproof.verify.record.defaults import Defaults, stated
 from logproof.verify.record.stated_claim import StatedClaim, identity
 from logproof.verify.replay.replay_plan import MethodChoice
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 
 Prompts = Annotated[
     Path,

@@ -17,8 +17,8 @@ import numpy as np
 
 from logproof.dialects.common import logprobs, structured
 from logproof.dialects.common.decode import decode
+from logproof.dialects.common.joined_texts import PARTIAL
 from logproof.dialects.common.openai_reply import OpenAIUsage, lift_finish, put_in_order
-from logproof.dialects.common.token_texts import PARTIAL
 from logproof.dialects.common.vllm_prompt import PromptEntry
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Output, Request

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from logproof.dialects.common import logprobs, structured, token_texts
+from logproof.dialects.common import joined_texts, logprobs, structured
 from logproof.errors import BadReply
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
@@ -233,18 +233,18 @@ def check_text(entries: Sequence[ScoredToken], text: str, path: str) -> None:
     """Check that tokens named by their texts join to the choice's text: then none is missing or out of place.
 
     Tokens beyond the text are those of a stop. Engines that decode each token alone give U+FFFD for a part of a
-    character (dialects/common/token_texts.py). Raises BadReply.
+    character (dialects/common/joined_texts.py). Raises BadReply.
     """
     joined = b"".join(bytes(e.bytes) if e.bytes is not None else e.token.encode() for e in entries)
     if joined.startswith(text.encode()):
         return
     texts = [e.token for e in entries]
-    partial = any(token_texts.PARTIAL in t for t in texts)
+    partial = any(joined_texts.PARTIAL in t for t in texts)
     if not partial or not (_fit(texts, text) or _fit(texts[:-1], text)):
         hint = "ask for ids where the endpoint gives them, or use its native dialect"
         raise BadReply("the scored tokens do not join to the text", path=path, hint=hint)
 
 
 def _fit(texts: Sequence[str], whole: str) -> bool:
-    found = token_texts.join(texts, whole)
+    found = joined_texts.join(texts, whole)
     return found is not None and "".join(found) == whole

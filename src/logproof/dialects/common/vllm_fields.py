@@ -1,22 +1,13 @@
-"""Fields that vLLM adds to OpenAI's routes, alike on each: label scores, tokens named by id, replay, its limits.
+"""Fields that vLLM adds to OpenAI's routes, alike on each: tokens named by id, replay, its limits.
 
-Facts of vLLM 0.32 that shape it: `logprob_token_ids` takes the place of the top-k and works only beside `logprobs`
-and without prompt scores; a stock server ignores the fields of the replay plugin and answers 200.
+A stock server ignores the fields of the replay plugin and answers 200.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
-
-from logproof.dialects.common import logprobs
 from logproof.dialects.ledger import Ledger
-from logproof.errors import MissingChannel
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request
-from logproof.ir.response import Labels, Meaning
-from logproof.ir.tokens import placeholder_id
 
 NO_SUFFIX = "vLLM answers 400 to any suffix, also an empty one"
 
@@ -35,28 +26,6 @@ def refuse_wide(leaf: str, width: int | None, facts: Facts, ledger: Ledger) -> N
     """Refuse a top width beyond what the endpoint gives, where that is known."""
     if facts.max_logprobs is not None and (width or 0) > facts.max_logprobs:
         ledger.refuse(leaf, f"this endpoint gives at most {facts.max_logprobs} (vLLM's --max-logprobs)")
-
-
-def lower_labels(request: Request, ledger: Ledger, unlisted: Sequence[str], beside: object) -> None:
-    """Decide `scoring.label_ids`, once what else stops the sampled width has been decided.
-
-    unlisted: fields that label scores need and that the endpoint does not list. beside: the value of `logprobs` that
-    asks for the sampled tokens' own alone, sent where no sampled scores are.
-    """
-    scoring, leaf = request.scoring, "scoring.label_ids"
-    if scoring.label_ids is None:
-        return
-    for field in unlisted:
-        ledger.refuse(leaf, f"this endpoint does not list {field}", "scoring.sampled")
-    if scoring.prompt is not None:
-        ledger.refuse(leaf, "vLLM refuses label scores beside prompt scores; send two requests")
-    if scoring.sampled:
-        ledger.refuse("scoring.sampled", "label scores replace the top-k on this wire; ask 0, or send two requests")
-    if scoring.top_by == "text":
-        ledger.refuse("scoring.top_by", "label scores are keyed by id")
-    ledger.send(leaf, "/logprob_token_ids", list(scoring.label_ids))
-    if scoring.sampled is None or ledger.stopped("scoring.sampled"):
-        ledger.constant("/logprobs", beside, "vLLM gives label scores only beside logprobs")
 
 
 def lower_top_by(request: Request, ledger: Ledger, *, listed: bool) -> None:
@@ -91,23 +60,3 @@ def lower_replay(request: Request, facts: Facts, ledger: Ledger, *, named: bool,
         ledger.refuse(leaf, "a replay has one choice")
     ledger.send(leaf, "/enforced_token_ids", list(request.replay.token_ids or ()))
     ledger.send("replay.logprobs_mode", "/logprobs_mode", f"{request.replay.logprobs_mode}_logprobs")
-
-
-def lift_labels(
-    positions: Sequence[tuple[str, Mapping[str, float]]], label_ids: Sequence[int], meaning: Meaning, path: str
-) -> Labels:
-    """Exact scores of the asked ids at every position.
-
-    positions: (JSON pointer, {`token_id:N`: logprob}) of each. Raises MissingChannel for an id that did not come,
-    BadReply below `path` for a value that is no logprob.
-    """
-    rows: list[float | None] = []
-    for where, entries in positions:
-        by_id = {placeholder_id(key): value for key, value in entries.items()}
-        missing = [t for t in label_ids if t not in by_id]
-        if missing:
-            raise MissingChannel(f"no score for label ids {missing}", path=where)
-        rows += [by_id[t] for t in label_ids]
-    flat = logprobs.logprobs(rows, path)
-    ids = np.array(label_ids, dtype=np.int64)
-    return Labels(ids=ids, logprobs=flat.reshape(len(positions), len(label_ids)), meaning=meaning)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from logproof.dialects.common import logprobs
-from logproof.dialects.common.token_texts import first_text
+from logproof.dialects.common.joined_texts import first_text
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.response import Floats, Ids, Tokens, TopK
 

@@ -15,7 +15,7 @@ from logproof.dialects.common import logprobs, openai_scores, structured
 from logproof.dialects.common.decode import decode
 from logproof.dialects.common.openai_reply import OpenAIUsage, check_forced, lift_citation, lift_finish, put_in_order
 from logproof.dialects.common.openai_scores import ScoredToken, Server
-from logproof.dialects.common.vllm_fields import lift_labels
+from logproof.dialects.common.vllm_labels import lift_labels
 from logproof.dialects.common.vllm_prompt import PromptEntry, lift_prompt
 from logproof.dialects.openai_chat.messages import DIALECT
 from logproof.errors import BadReply, MissingChannel, OutputContractError, clip

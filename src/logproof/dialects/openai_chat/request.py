@@ -12,7 +12,8 @@ from logproof.dialects.common.openai_request import (
     refuse_twins,
 )
 from logproof.dialects.common.refusals import MESSAGE_WIRE
-from logproof.dialects.common.vllm_fields import lower_labels, lower_replay, lower_top_by, refuse_sampling, refuse_wide
+from logproof.dialects.common.vllm_fields import lower_replay, lower_top_by, refuse_sampling, refuse_wide
+from logproof.dialects.common.vllm_labels import lower_labels
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.openai_chat.messages import lower_messages
 from logproof.ir.facts import Facts

@@ -12,7 +12,7 @@ import msgspec
 
 from logproof.dialects.common import completions, logprobs
 from logproof.dialects.common.completions import CompletionsChoice, LogprobLists
-from logproof.dialects.common.token_texts import first_text
+from logproof.dialects.common.joined_texts import first_text
 from logproof.errors import BadReply
 from logproof.ir.request import Request
 from logproof.ir.response import Meaning, Response, Tokens

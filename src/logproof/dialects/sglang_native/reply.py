@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from logproof.dialects.common import logprobs, structured, token_texts
+from logproof.dialects.common import joined_texts, logprobs, structured
 from logproof.dialects.sglang_native import entries
 from logproof.dialects.sglang_native.entries import GenerateBody
+from logproof.dialects.sglang_native.processors import NEUTRAL
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Request
 from logproof.ir.response import Choice, Finish, Ids, Labels, Meaning, Response, Tokens
 
 DEFAULT_MAX_TOKENS = 128
 """Tokens that the server samples when it is not told; the dialect says it out loud."""
-
-NEUTRAL = {"frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0, "min_new_tokens": 0}
-"""Values at which nothing but the temperature changes a sampled logprob."""
 
 
 def lift(request: Request, body: bytes) -> Response:
@@ -104,7 +102,7 @@ def _check_prompt_ids(
 
 def _prompt_texts(request: Request, texts: Sequence[str | None]) -> tuple[str | None, ...] | None:
     if request.input.text is not None:
-        return token_texts.join(texts, request.input.text)
+        return joined_texts.join(texts, request.input.text)
     return _whole_pieces(texts)
 
 
@@ -112,7 +110,7 @@ def _whole_pieces(texts: Sequence[str | None]) -> tuple[str | None, ...] | None:
     """Texts where no whole text is known: those of partial characters are not known, None where none is."""
     if all(t is None for t in texts):
         return None
-    return tuple(None if t is None or token_texts.PARTIAL in t else t for t in texts)
+    return tuple(None if t is None or joined_texts.PARTIAL in t else t for t in texts)
 
 
 def _prompt_ids(body: GenerateBody, prompt: Tokens | None, path: str) -> Ids | None:
@@ -183,9 +181,9 @@ def _sampled_texts(texts: Sequence[str | None], text: str | None, finish: Finish
     if isinstance(finish.matched, str):
         whole = whole if whole.endswith(finish.matched) else whole + finish.matched
     if isinstance(finish.matched, int) and texts:
-        joined = token_texts.join(texts[:-1], whole)
+        joined = joined_texts.join(texts[:-1], whole)
         return (*joined, texts[-1]) if joined is not None else _whole_pieces(texts)
-    return token_texts.join(texts, whole) or _whole_pieces(texts)
+    return joined_texts.join(texts, whole) or _whole_pieces(texts)
 
 
 def _meaning(request: Request) -> Meaning:

@@ -10,7 +10,8 @@ import msgspec
 from logproof.dialects.common import structured
 from logproof.dialects.common.refusals import TEXT_WIRE
 from logproof.dialects.ledger import Ledger
-from logproof.dialects.sglang_native.reply import DEFAULT_MAX_TOKENS, NEUTRAL, asked_width
+from logproof.dialects.sglang_native.processors import NEUTRAL, pin_processors
+from logproof.dialects.sglang_native.reply import DEFAULT_MAX_TOKENS, asked_width
 from logproof.ir.facts import Facts
 from logproof.ir.request import STRUCTURED, Request
 
@@ -139,7 +140,7 @@ def _lower_scoring(request: Request, facts: Facts, ledger: Ledger) -> None:
     ledger.send("scoring.sampled", "/top_logprobs_num", width)
     ledger.send("scoring.label_ids", "/token_ids_logprob", list(labels))
     if scoring.sampled is not None or labels:
-        _pin_processors(request, ledger)
+        pin_processors(request, ledger, SAMPLING)
 
 
 def _check_width(leaf: str, width: int | None, facts: Facts, ledger: Ledger) -> None:
@@ -150,13 +151,6 @@ def _check_width(leaf: str, width: int | None, facts: Facts, ledger: Ledger) -> 
         ledger.refuse(leaf, f"the vocabulary has {facts.vocab_size} ids")
     if facts.max_logprobs is not None and width > facts.max_logprobs:
         ledger.refuse(leaf, f"this endpoint gives at most {facts.max_logprobs} top logprobs")
-
-
-def _pin_processors(request: Request, ledger: Ledger) -> None:
-    for name, value in NEUTRAL.items():
-        if getattr(request.sampling, name, None) is None and name not in request.options:
-            reason = "a server may prefer another value, and a sampled logprob depends on it"
-            ledger.constant(f"{SAMPLING}/{name}", value, reason)
 
 
 def _lower_output(request: Request, ledger: Ledger) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from logproof.dialects.common import completions, structured
 from logproof.dialects.common.completions import CompletionsChoice, LogprobLists
-from logproof.dialects.common.vllm_fields import lift_labels
+from logproof.dialects.common.vllm_labels import lift_labels
 from logproof.dialects.common.vllm_prompt import lift_prompt
 from logproof.errors import BadReply, MissingChannel
 from logproof.ir.request import Request

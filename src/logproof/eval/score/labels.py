@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from logproof.errors import BadReply, MissingChannel
+from logproof.eval.score.masked import refuse_masked
 from logproof.ir.response import Choice
 
 K = TypeVar("K", int, str)
@@ -27,7 +28,7 @@ def from_labels(choice: Choice, label_ids: Sequence[int]) -> list[float]:
         raise MissingChannel("label scores were asked and are absent")
     if labels.ids.tolist() != list(label_ids):
         raise MissingChannel(f"label scores of ids {labels.ids.tolist()}, asked were {list(label_ids)}")
-    _refuse_masked(labels.meaning)
+    refuse_masked(labels.meaning)
     return _checked(labels.logprobs[0].tolist())
 
 
@@ -40,7 +41,7 @@ def from_top(choice: Choice, names: Sequence[str], label_ids: Sequence[int] | No
     tokens = choice.tokens
     if tokens is None or tokens.top is None or len(tokens) == 0:
         raise MissingChannel("a top-k list was asked and is absent")
-    _refuse_masked(tokens.meaning)
+    refuse_masked(tokens.meaning)
     top = tokens.top
     if top.ids is not None and label_ids is not None:
         return _pick(top.by_id(0), label_ids, names)
@@ -63,11 +64,6 @@ def _pick(logprobs: Mapping[K, float], keys: Sequence[K], names: Sequence[str]) 
             hint="use a dialect with label scores, or a wider --top-k",
         )
     return _checked([logprobs[key] for key in keys])
-
-
-def _refuse_masked(meaning: str) -> None:
-    if meaning == "constrained":
-        raise BadReply("these logprobs are renormalised over a grammar, not the model's own")
 
 
 def _checked(values: list[float]) -> list[float]:

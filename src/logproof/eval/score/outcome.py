@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from logproof.dialects.lost_texts import lost_texts
+from logproof.dialects.empty_replies import lost_texts
 from logproof.errors import BadReply
 from logproof.eval.plan.method import TaskPlan, neutral_prompts, prompts
-from logproof.eval.score import answers, labels, ppl
+from logproof.eval.score import answers, labels, option_scores
 from logproof.eval.score.option_span import Span, span_by_ids, span_by_texts
 from logproof.eval.tasks.task import ClpItem, GenItem, Item, PplItem
 from logproof.ir.response import Choice, Response, Tokens
@@ -84,11 +84,11 @@ def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:
     place = contexts.span or _place(item.context, prompts(item), prompt_tokens, contexts.context)
     uncond, neutral_place = _neutral(item, replies, contexts)
     options = [
-        ppl.option_score(text, tokens, place.start, neutral)
+        option_scores.option_score(text, tokens, place.start, neutral)
         for text, tokens, neutral in zip(item.options, prompt_tokens, uncond, strict=True)
     ]
-    values = ppl.metric_values(options)
-    ranked = {metric: ppl.rank(column) for metric, column in values.items()}
+    values = option_scores.metric_values(options)
+    ranked = {metric: option_scores.rank(column) for metric, column in values.items()}
     totals = [o.total for o in options]
     output: dict[str, object] = {
         "chosen": {metric: r.best for metric, r in ranked.items()},
@@ -125,7 +125,7 @@ def _neutral(item: PplItem, replies: Replies, contexts: Contexts) -> tuple[Seque
         return [None] * len(item.options), None
     prompt_tokens = _prompt_tokens(replies, "neutral", len(item.options))
     place = contexts.neutral_span or _place(item.neutral, neutral_prompts(item), prompt_tokens, contexts.neutral)
-    return [ppl.span_sum(tokens, place.start) for tokens in prompt_tokens], place
+    return [option_scores.span_sum(tokens, place.start) for tokens in prompt_tokens], place
 
 
 def _clp(item: ClpItem, plan: TaskPlan, reply: Response) -> Outcome:
@@ -135,7 +135,7 @@ def _clp(item: ClpItem, plan: TaskPlan, reply: Response) -> Outcome:
         values = labels.from_labels(choice, ids)
     else:
         values = labels.from_top(choice, item.labels, ids)
-    ranked = ppl.rank(values)
+    ranked = option_scores.rank(values)
     scores = {"acc": float(ranked.best == item.gold), "label_mass": labels.label_mass(values)}
     output: dict[str, object] = {
         "chosen": {"acc": ranked.best},

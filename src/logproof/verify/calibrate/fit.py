@@ -33,8 +33,8 @@ from logproof.verify.policy import Holdout, NoiseFloor, Policy, PolicyEngine, Ra
 from logproof.verify.requirements import Level
 from logproof.verify.stats import conformal, distance, plausibility, redraw
 from logproof.verify.stats.distance_table import measure
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.stats.sampler_profiles import Profile
-from logproof.verify.stats.support import Sampler
 
 EXACT_BELOW = 1e-3
 """Largest difference, nats, of pairs that are taken to be exact; the policy then allows three times what was seen."""

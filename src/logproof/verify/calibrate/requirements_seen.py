@@ -20,7 +20,7 @@ from logproof.verify.requirements import (
     depth,
 )
 from logproof.verify.stats import sampler_profiles
-from logproof.verify.stats.support import GREEDY_BELOW, bending
+from logproof.verify.stats.sampler import GREEDY_BELOW, bending
 
 
 def requirements_of(artifacts: Sequence[Artifact], level: Level) -> Requirements:

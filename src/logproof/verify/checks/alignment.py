@@ -5,7 +5,7 @@ from __future__ import annotations
 from logproof.verify.check_table import ALIGNMENT
 from logproof.verify.checks.case import ReplayedCase
 from logproof.verify.stats.align import misalignment
-from logproof.verify.stats.support import claimed
+from logproof.verify.stats.sampler import claimed
 from logproof.verify.verdict import Finding, unknown
 
 

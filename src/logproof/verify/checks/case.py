@@ -11,8 +11,8 @@ from logproof.verify.artifact.known_request import KnownRequest
 from logproof.verify.artifact.number_format import LEAST_DENOMINATOR
 from logproof.verify.policy import Policy, other_model
 from logproof.verify.stats import sampler_profiles
+from logproof.verify.stats.sampler import Sampler, claimed
 from logproof.verify.stats.sampler_profiles import Profile
-from logproof.verify.stats.support import Sampler, claimed
 
 LEAST_TEMPERATURE = 0.01
 """What vLLM 0.25 to 0.32 takes for a temperature above 0 and below it (`SamplingParams`)."""

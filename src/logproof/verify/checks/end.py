@@ -19,7 +19,8 @@ from logproof.verify.artifact.columns import Columns, Floats, Mask
 from logproof.verify.artifact.request_body import EMPTY, protocol_values, read_stated
 from logproof.verify.check_table import END
 from logproof.verify.checks.case import NOTHING_KNOWN, RecordedCase, TrustedFacts
-from logproof.verify.stats.support import Sampler, support
+from logproof.verify.stats.drawable_tokens import support
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Finding, passed, unknown
 
 Kind = Literal["contradiction", "unknown"]

@@ -15,7 +15,7 @@ import numpy as np
 from logproof.verify.artifact.columns import REST_SLACK, Columns, Floats, Mask
 from logproof.verify.check_table import MASS
 from logproof.verify.checks.case import RecordedCase, has_cuts
-from logproof.verify.stats.support import GREEDY_BELOW
+from logproof.verify.stats.sampler import GREEDY_BELOW
 from logproof.verify.verdict import Finding, Reason
 
 CLOSE = 1e-5

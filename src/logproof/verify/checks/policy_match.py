@@ -17,7 +17,7 @@ from logproof.verify.artifact.request_body import stated_request
 from logproof.verify.check_table import POLICY, REQUIREMENTS
 from logproof.verify.policy import Policy, other_model
 from logproof.verify.requirements import other_numbers
-from logproof.verify.stats.support import GREEDY_BELOW
+from logproof.verify.stats.sampler import GREEDY_BELOW
 from logproof.verify.verdict import Finding, Reason, passed, unknown
 
 

@@ -12,7 +12,7 @@ from logproof.verify.check_table import GREEDY, SAMPLING, SEED
 from logproof.verify.checks.case import ReplayedCase
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, evalue, plausibility
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
 LEAST_ENTROPY = 5.0

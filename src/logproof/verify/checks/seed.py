@@ -16,8 +16,8 @@ from logproof.verify.check_table import SEED, SEED_ORIGIN, SEEDS_CHOSEN, SELF_RE
 from logproof.verify.checks.case import RecordedCase, ReplayedCase
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, evalue, plausibility, redraw
+from logproof.verify.stats.sampler import Sampler, bending
 from logproof.verify.stats.sampler_profiles import Profile
-from logproof.verify.stats.support import Sampler, bending
 from logproof.verify.verdict import Finding, failed_if, passed, unknown
 
 FLOAT_NOISE = 2e-6

@@ -37,7 +37,7 @@ from logproof.verify.record.build import Observation, Setting, artifacts_from
 from logproof.verify.record.defaults import Defaults, resolve
 from logproof.verify.record.prompts import Prompt
 from logproof.verify.record.stated_claim import StatedClaim, claim_of
-from logproof.verify.stats.support import Sampler
+from logproof.verify.stats.sampler import Sampler
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 
 from logproof.verify.artifact.columns import Columns, Floats, Ids, Mask, row_sums
+from logproof.verify.stats.drawable_tokens import Support, support
 from logproof.verify.stats.evalue import log_sum_exp
-from logproof.verify.stats.support import Sampler, Support, support
+from logproof.verify.stats.sampler import Sampler
 
 
 def greedy_gaps(columns: Columns) -> Floats:

@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from logproof.verify.artifact.columns import NO_ID, Columns, Floats, Ids, Mask
+from logproof.verify.stats.drawable_tokens import Support, support
+from logproof.verify.stats.sampler import Sampler
 from logproof.verify.stats.sampler_profiles import Profile, gumbel
-from logproof.verify.stats.support import Sampler, Support, support
 
 ROUNDING = 1e-6
 """Error of a float32 logprob that always counts as none, nats."""

@@ -6,11 +6,11 @@ from importlib.resources import files
 
 import pytest
 
-from logproof.dialects.common import openapi_fields
+from logproof.dialects import openapi_fields
 
 
 def test_the_data_lies_in_the_package() -> None:
-    assert files("logproof.dialects.common").joinpath("openapi_fields.json").is_file()
+    assert files("logproof.dialects").joinpath("openapi_fields.json").is_file()
 
 
 @pytest.mark.parametrize("listed", [openapi_fields.VLLM, openapi_fields.SGLANG])

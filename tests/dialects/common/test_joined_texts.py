@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logproof.dialects.common.token_texts import PARTIAL, first_text, join
+from logproof.dialects.common.joined_texts import PARTIAL, first_text, join
 
 P = PARTIAL
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dialects import wires
-from logproof.dialects.lost_texts import lost_texts
+from logproof.dialects.empty_replies import lost_texts
 from logproof.dialects.registry import get_dialect
 from logproof.ir.message import ToolCallPart
 from logproof.ir.request import Input, Request, Sampling, Scoring

@@ -20,7 +20,7 @@ class ListedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fields: dict[str, tuple[str, ...]]
 
 
-_DATA = files("logproof.dialects.common").joinpath("openapi_fields.json").read_bytes()
+_DATA = files("logproof.dialects").joinpath("openapi_fields.json").read_bytes()
 _ENGINES = msgspec.json.decode(_DATA, type=dict[str, ListedFields])
 
 VLLM: Mapping[str, tuple[str, ...]] = _ENGINES["vllm"].fields

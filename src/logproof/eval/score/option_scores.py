@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from logproof.errors import BadReply
+from logproof.eval.score.masked import refuse_masked
 from logproof.ir.response import Floats, Tokens
 
 
@@ -43,8 +44,7 @@ def span_sum(tokens: Tokens, start: int) -> float:
 
     Raises BadReply for an empty span, an unscored position in it, or logprobs of a masked distribution.
     """
-    if tokens.meaning == "constrained":
-        raise BadReply("these logprobs are renormalised over a grammar, not the model's own")
+    refuse_masked(tokens.meaning)
     span = tokens.logprobs[start:]
     if len(span) == 0:
         raise BadReply(f"no scored token from position {start} on")

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logproof.errors import BadReply
-from logproof.eval.score.ppl import OptionScore, metric_values, option_score, perplexity, perplexity_of, rank, span_sum
+from logproof.eval.score.option_scores import (
+    OptionScore,
+    metric_values,
+    option_score,
+    perplexity,
+    perplexity_of,
+    rank,
+    span_sum,
+)
 from logproof.ir.response import Meaning, Tokens
 
 NAN, INF = math.nan, math.inf

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from logproof.dialects.common import openapi_fields
+from logproof.dialects import openapi_fields
 from logproof.ir.facts import Facts, Plugin
 from logproof.ir.message import (
     ImagePart,
