@@ -190,6 +190,7 @@ def test_the_commands_end_to_end(engine_url: str, tmp_path: Path, capfd: pytest.
             "--concurrencies",
             "4",
             "--no-greedy",
+            "--fixed",
             "--nonce",
             "c",
             *claim,

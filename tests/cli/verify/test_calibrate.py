@@ -13,6 +13,7 @@ from fakes.server import FakeServer
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import TokenIds, seal
 from logproof.verify.policy import load
+from logproof.verify.requirements import NumberFormat
 from verify.tiny import Tiny
 
 fake, prompts, rules = judging.fake, judging.prompts, judging.rules
@@ -39,7 +40,12 @@ def test_calibrate_writes_a_policy(
     )
     assert invoke(*args) == 0
     text = capfd.readouterr().out
-    assert "an exact pair" in text
+    assert "an exact pair: equality within 1.0e-04 nat; other machines were not seen" in text
+    assert "machines: vllm 0.32.0, float32, cpu" in text
+    assert "requires a seed that the executor did not choose" in text
+    assert "requires sampling: greedy, temperature 1, top_p 1, top_k off, min_p 0" in text
+    assert "requires an executor: vllm 0.32.0 v1 cpu v1-cpu-splitmix" in text
+    assert "requires logprobs in float32" in text
     assert "held-out sequences" in text
     made = load(out.read_bytes())
     assert made.floor.repeat == 0.0
@@ -112,3 +118,21 @@ def test_calibrate_says_when_there_are_too_few_scores(
         )  # fmt: skip
     assert code == 0
     assert "add prompts" in capfd.readouterr().err
+
+
+def test_calibrate_requires_the_format_and_names_the_processor_that_were_given(
+    fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rules, fixed = prompts.with_name("p.json"), prompts.with_name("f.jsonl")
+    base = ("-k", 10, "--eos-id", 0, *SHORT)
+    args = ("calibrate", prompts, "--engine", fake.url, "-o", rules, "--nonce", "c", "--concurrencies", 2, *base)
+    assert invoke(*args, "--fixed", "--processor", "Xeon 8581C") == 0
+    made = load(rules.read_bytes())
+    assert made.requires.numbers == (NumberFormat(format="fixed", denominator=1024),)
+    assert made.exact == 1e-4
+    assert "machines: vllm 0.32.0, float32, Xeon 8581C" in capfd.readouterr().out
+    assert invoke("capture", prompts, "-m", fake.url, "-o", fixed, "--fixed", "--nonce", "n", *base) == 0
+    assert invoke("verify", fixed, "--engine", fake.url, "--policy", rules) in (0, 2)
+    capfd.readouterr()
+    assert invoke("verify", captured(fake, prompts), "--engine", fake.url, "--policy", rules) == 2
+    assert "float32, required fixed 1/1024" in capfd.readouterr().out

@@ -90,7 +90,7 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
     scale, score, holdout = parts = _parts(pairs, split or part_of)
     first = _checked(pairs, parts)
     matched = [distance.pair(p.own, p.replay.columns) for p in pairs]
-    worst = max(distance.max_abs(m) for m in matched)
+    worst = max(distance.max_abs(m) - _rounding(p) for p, m in zip(pairs, matched, strict=True))
     spec = first.artifact.logprobs
     policy = Policy(
         schema="logproof-policy/2",
@@ -124,6 +124,11 @@ def fit(pairs: Sequence[HonestPair], aim: Aim, now: datetime, split: Split | Non
             policy, requires=msgspec.structs.replace(policy.requires, level=_level(pairs, policy))
         )
     return msgspec.structs.replace(policy, holdout=_holdout(holdout, policy, now))
+
+
+def _rounding(p: HonestPair) -> float:
+    """By how much the record's number format may have moved a value, nats: no difference of the engines."""
+    return 0.0 if p.artifact.logprobs is None else p.artifact.logprobs.step
 
 
 def _checked(pairs: Sequence[HonestPair], parts: Sequence[list[HonestPair]]) -> HonestPair:
