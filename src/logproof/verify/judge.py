@@ -13,7 +13,7 @@ from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, SEED_ORIGIN, STRUCTURE
 from logproof.verify.checks import policy_match, recorded, replayed
-from logproof.verify.checks.case import RecordedCase, ReplayedCase, trusted_facts
+from logproof.verify.checks.case import NOTHING_STATED, RecordedCase, ReplayedCase, ServerStatement, trusted_facts
 from logproof.verify.policy import Policy
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import Context, Finding, Verdict, decide, failed_if, passed, unknown
@@ -29,17 +29,18 @@ def judge(
     prompt: MadePrompt | None = None,
     vocab_size: int | None = None,
     keys: tuple[str, ...] = (),
+    server: ServerStatement = NOTHING_STATED,
 ) -> Verdict:
     """The verdict. replay None: only the checks of the record were wanted. now: with time zone.
 
     known: the requester's own request, None where only the record says what was asked. prompt: the ids that the
     verifier made, of `known` where it is there, else of the record's request; None where nothing was made.
     vocab_size: of the model that the trusted engine runs, where no replay tells it. keys: public keys, hex, of which
-    one must have signed the record, where there are any.
+    one must have signed the record, where there are any. server: what the verifier states of the executor's server.
     """
     if isinstance(replay, ReplayResult) and replay.vocab_size is not None:
         vocab_size = replay.vocab_size
-    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys, known))
+    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys, known=known, server=server))
     findings = list(checked.findings)
     scope = None
     if policy is not None and findings[0].outcome != "fail":

@@ -203,3 +203,27 @@ def test_a_signature_that_cannot_be_checked_hides_no_verdict(
     assert "its signature is not checked" in " ".join(capfd.readouterr().out.split())
     assert invoke("verify", path, "--offline", "--require-key", "ab" * 32) == 3
     assert "needs the package `cryptography`" in capfd.readouterr().err
+
+
+def test_a_default_and_another_name_count_as_the_verifier_states_them(
+    fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = captured(fake, prompts)
+    (first, *_) = artifact_files.read(path)
+    assert isinstance(first.request.body, dict)
+    body = {k: v for k, v in first.request.body.items() if k != "top_p"} | {"model": "served"}
+    sampling = msgspec.structs.replace(first.sampling, sources={**first.sampling.sources, "top_p": "engine"})
+    request = msgspec.structs.replace(first.request, body=body)
+    artifact_files.write(path, [seal(msgspec.structs.replace(first, request=request, sampling=sampling))])
+
+    def outcome(*options: str) -> str:
+        capfd.readouterr()
+        assert invoke("verify", path, "--offline", "--json", *options) == 2
+        (verdict,) = json.loads(capfd.readouterr().out)
+        return next(str(f["outcome"]) for f in verdict["findings"] if f["test"] == "request")
+
+    assert outcome() == outcome("--served-as", "served") == outcome("--default", "top_p=1") == "unknown"
+    assert outcome("--served-as", "served", "--default", "top_p=0.9") == "unknown"
+    assert outcome("--served-as", "served", "--default", "top_p=1") == "pass"
+    assert outcome("--served-as", "served", "--generation-config", "vllm") == "pass"
+    assert invoke("verify", path, "--offline", "--default", "top=1") == 3

@@ -13,7 +13,7 @@ from fakes.server import FakeServer
 from logproof.errors import REDACTED
 from logproof.verify.artifact.artifact import Artifact, Seed, Source
 from logproof.verify.artifact.known_request import KnownRequest, RequestSource
-from logproof.verify.checks.case import TrustedFacts
+from logproof.verify.checks.case import ServerStatement, TrustedFacts
 from logproof.verify.checks.end import end_finding
 from logproof.verify.checks.request_match import differences, request_finding
 from logproof.verify.record.capture import Pins
@@ -124,6 +124,23 @@ def test_defaults_are_the_verifiers_own_word_or_unclear(honest: Artifact, source
     )
     assert request_finding(made, facts_of(made, "own")).outcome == "pass"
     assert request_finding(made, facts_of(made, "file")).outcome == "unknown"
+
+
+def test_what_the_verifier_states_is_not_the_records_word(honest: Artifact) -> None:
+    sources = {**honest.sampling.sources, "top_p": "engine", "max_tokens": "engine"}
+    left_out = asked(honest, top_p=None, max_tokens=None, model="served")
+    made = change(left_out, sampling=replace(honest.sampling, sources=sources))
+    server = ServerStatement(defaults={"top_p": 1, "max_tokens": 20}, served_as=("served",))
+    facts = TrustedFacts(server=server)
+    assert (request_finding(made, facts).outcome, end_finding(made, facts).outcome) == ("pass", "pass")
+    for other in (
+        replace(server, defaults={"top_p": 0.9, "max_tokens": 20}),
+        replace(server, defaults={"max_tokens": 20}),
+        replace(server, served_as=("tiny2",)),
+    ):
+        assert request_finding(made, TrustedFacts(server=other)).outcome == "unknown"
+    longer = TrustedFacts(server=replace(server, defaults={"max_tokens": 500}))
+    assert end_finding(made, longer).outcome == "unknown"
 
 
 def test_a_leaf_of_no_source_is_unclear_and_none_is_made_by_a_protocol(honest: Artifact) -> None:

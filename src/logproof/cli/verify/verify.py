@@ -31,6 +31,9 @@ def verify(
     explain: Annotated[bool, typer.Option("--explain", help="Replay rejected ones under other prompts too.")] = False,
     without: Annotated[bool, typer.Option("--offline", help="Only the tests that need no engine.")] = False,
     require_key: verify_options.RequireKey = None,
+    served_as: verify_options.ServedAs = None,
+    generation_config: verify_options.GenerationConfig = None,
+    default: verify_options.DefaultValues = None,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Write verdicts as JSON lines.")] = None,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
@@ -39,16 +42,18 @@ def verify(
 ) -> int:
     """Judge artifacts: valid (exit 0), invalid (1) or inconclusive (2), with reasons. Nothing passes by default.
 
-    A line that is no artifact is invalid, and hides no other.
+    A line that is no artifact is invalid, and hides no other. What a request left to the server, and another name of
+    the model, count as you state them here, not as the record says.
     """
     rules = verify_options.policy(policy) if policy is not None else None
     keys = verify_options.public_keys(require_key)
+    server = verify_options.server_statement(served_as, generation_config, default)
     records = read_records(artifact)
     options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=concurrency)
     choice = verify_options.method(method)
     verify_options.alone(fill, concurrency)
     if without:
-        verdicts = verify_offline(records, rules, keys=keys)
+        verdicts = verify_offline(records, rules, keys=keys, server=server)
     else:
         work = partial(
             verify_all,
@@ -60,6 +65,7 @@ def verify(
             explain=explain,
             concurrency=concurrency,
             keys=keys,
+            server=server,
         )
         verdicts = run_with_connections(work, (engine, options))
     if output is not None:

@@ -12,9 +12,11 @@ from logproof.cli import options as opt
 from logproof.errors import UsageError
 from logproof.files import naming, read_bounded
 from logproof.verify.artifact.signing import read_public_key
+from logproof.verify.checks.case import ServerStatement
 from logproof.verify.policy import MAX_BYTES, Policy, load
 from logproof.verify.record.capture import Pins, fresh_nonce
-from logproof.verify.record.defaults import Defaults, stated
+from logproof.verify.record.defaults import Defaults, merged, stated
+from logproof.verify.record.generation_config import config_defaults
 from logproof.verify.record.stated_claim import StatedClaim, identity
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.sampler import Sampler
@@ -69,6 +71,10 @@ DefaultValues = Annotated[
     list[str] | None,
     typer.Option("--default", metavar="LEAF=VALUE", help="State one such value, as in --default top_k=50; repeatable."),
 ]
+ServedAs = Annotated[
+    list[str] | None,
+    typer.Option("--served-as", metavar="NAME", help="Name of the claimed model at its server; repeatable."),
+]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Replays made; their spread is the noise.")]
 Fill = Annotated[
     bool,
@@ -116,6 +122,15 @@ def alone(fill: bool, concurrency: int) -> None:
 def single_defaults(values: list[str] | None) -> Defaults:
     """Single values that an operator states of an engine's defaults. Raises UsageError."""
     return stated(opt.wire_options(values, "--default"))
+
+
+def server_statement(
+    served_as: list[str] | None, generation_config: str | None, default: list[str] | None
+) -> ServerStatement:
+    """What a verifier states of the server of the records. Raises UsageError."""
+    defaults = merged(Defaults(), config_defaults(generation_config), single_defaults(default))
+    values = {leaf: one.value for leaf, one in defaults.values.items()}
+    return ServerStatement(defaults=values, served_as=tuple(served_as or ()))
 
 
 def stated_claim(

@@ -13,7 +13,7 @@ from logproof.verify.artifact.known_request import KnownRequest, request_digest
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
-from logproof.verify.checks.case import trusted_facts
+from logproof.verify.checks.case import NOTHING_STATED, ServerStatement, trusted_facts
 from logproof.verify.judge import judge, judge_unreadable
 from logproof.verify.policy import Policy
 from logproof.verify.replay.replay import replay
@@ -32,19 +32,22 @@ async def verify(
     explain: bool = False,
     known: KnownRequest | None = None,
     keys: tuple[str, ...] = (),
+    server: ServerStatement = NOTHING_STATED,
 ) -> tuple[ReplayResult | ReplayFailure | None, Verdict]:
     """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
 
     method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
     failed, try other prompts (explain.py), at one more replay each. known: the requester's own request.
-    keys: see `judge`.
+    keys, server: see `judge`.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
     answer, vocab_size = None, trusted.facts.vocab_size
     if recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys)).replayable:
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
-    verdict = judge(artifact, answer, policy, datetime.now(UTC), known=known, vocab_size=vocab_size, keys=keys)
+    verdict = judge(
+        artifact, answer, policy, datetime.now(UTC), known=known, vocab_size=vocab_size, keys=keys, server=server
+    )
     if explain and isinstance(answer, ReplayResult) and policy is not None:
         verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
     return answer, verdict
@@ -62,12 +65,14 @@ async def verify_all(
     concurrency: int = 1,
     requests: Mapping[str, KnownRequest] | None = None,
     keys: tuple[str, ...] = (),
+    server: ServerStatement = NOTHING_STATED,
 ) -> list[Verdict]:
     """The verdicts in order, at most `concurrency` replays in flight. Options and errors are those of `verify`.
 
     requests: the requester's own requests by their digests.
     """
-    one = partial(verify, trusted, policy=policy, method=method, repeats=repeats, fill=fill, explain=explain, keys=keys)
+    one = partial(verify, trusted, policy=policy, method=method, repeats=repeats, fill=fill, explain=explain)
+    one = partial(one, keys=keys, server=server)
     jobs = [partial(one, a, known=request_of(a, requests or {})) for a in records if isinstance(a, Artifact)]
     judged, now = iter(await in_order(jobs, concurrency)), datetime.now(UTC)
     return [next(judged)[1] if isinstance(r, Artifact) else judge_unreadable(r, policy, now) for r in records]
@@ -83,11 +88,12 @@ def verify_offline(
     policy: Policy | None,
     requests: Mapping[str, KnownRequest] | None = None,
     keys: tuple[str, ...] = (),
+    server: ServerStatement = NOTHING_STATED,
 ) -> list[Verdict]:
-    """The verdicts of the tests that need no engine, in order. requests, keys: see `verify_all`."""
+    """The verdicts of the tests that need no engine, in order. requests, keys, server: see `verify_all`."""
     now = datetime.now(UTC)
     return [
-        judge(r, None, policy, now, known=request_of(r, requests or {}), keys=keys)
+        judge(r, None, policy, now, known=request_of(r, requests or {}), keys=keys, server=server)
         if isinstance(r, Artifact)
         else judge_unreadable(r, policy, now)
         for r in records

@@ -3,6 +3,8 @@ numbers that the verifier knows by itself, which no record overrules."""
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, Mode, RecordedSampling
@@ -18,6 +20,26 @@ LEAST_TEMPERATURE = 0.01
 """What vLLM 0.25 to 0.32 takes for a temperature above 0 and below it (`SamplingParams`)."""
 
 
+class ServerStatement(msgspec.Struct, frozen=True, kw_only=True):
+    """What the verifier states of the executor's server, so that no record's word is taken for it.
+
+    defaults: sampling leaf -> value where a request leaves it out. served_as: names of the claimed model there.
+    """
+
+    defaults: dict[str, object] = {}
+    served_as: tuple[str, ...] = ()
+
+    def stands_for(self, leaf: str, value: object) -> bool:
+        """Whether the verifier states this default. Engines keep some numbers as float32."""
+        stated = self.defaults.get(leaf)
+        if isinstance(stated, int | float) and isinstance(value, int | float):
+            return math.isclose(stated, value, rel_tol=1e-6, abs_tol=1e-9)
+        return stated is not None and stated == value
+
+
+NOTHING_STATED = ServerStatement()
+
+
 class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the verifier knows of the claimed model and of how it is recorded, from policy and trusted engine.
 
@@ -26,7 +48,7 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     measured; they overrule the claim. vocab_size: of the claimed model, None where neither tells it. dtype: of the
     logits of the policy's executor. least_denominator: units a nat of the coarsest fixed format.
     keys: public keys, hex, of which one must have signed the record; none is asked for where it is empty.
-    known: the requester's own request.
+    known: the requester's own request. server: what the verifier states of the executor's server.
     """
 
     profile: str | None = None
@@ -37,6 +59,7 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     least_denominator: int = LEAST_DENOMINATOR
     keys: tuple[str, ...] = ()
     known: KnownRequest | None = None
+    server: ServerStatement = NOTHING_STATED
 
     @property
     def own_record(self) -> bool:
@@ -54,15 +77,16 @@ def trusted_facts(
     vocab_size: int | None = None,
     keys: tuple[str, ...] = (),
     known: KnownRequest | None = None,
+    server: ServerStatement = NOTHING_STATED,
 ) -> TrustedFacts:
     """What is known without the record. vocab_size: of the model that the trusted engine runs. known: the requester's
-    own request.
+    own request. server: as the verifier states it.
 
     keys: as required, else those of the policy. A policy about another model, and an engine without a policy, say
     nothing of the claimed model's vocabulary.
     """
     if policy is None:
-        return TrustedFacts(keys=keys, known=known)
+        return TrustedFacts(keys=keys, known=known, server=server)
     tested = policy.selftest
     kind = policy.requires.kind_of(artifact.claim)
     same = other_model(artifact.claim.model, policy) is None
@@ -76,6 +100,7 @@ def trusted_facts(
         least_denominator=policy.least_denominator,
         keys=keys or policy.requires.key_ids,
         known=known,
+        server=server,
     )
 
 

@@ -112,7 +112,7 @@ def _not_requested(artifact: Artifact, facts: TrustedFacts) -> list[EndFault]:
 
     A limit explains an end by length, stop strings and ids one before EOS, and an EOS that is ignored explains that the
     text went on. The executor could invent each of them: what neither the request nor the protocol says shows nothing,
-    unless the verifier's own operator states it.
+    unless the verifier states it.
     """
     stated, protocol = read_stated(artifact), protocol_values(artifact.claim.engine.name, artifact.request.path)
     ended = ("max_tokens",) if artifact.end.finish_reason == "length" else ()
@@ -121,8 +121,8 @@ def _not_requested(artifact: Artifact, facts: TrustedFacts) -> list[EndFault]:
         recorded = getattr(artifact.sampling, leaf)
         requested = None if stated is None else getattr(stated.sampling, leaf)
         own = facts.own_record and artifact.sampling.sources.get(leaf) in ("operator", "generation_config")
-        left_out = requested is None and (own or recorded == protocol.get(leaf))
-        if recorded not in (None, EMPTY.get(leaf), requested) and not left_out:
+        known = own or facts.server.stands_for(leaf, recorded) or recorded == protocol.get(leaf)
+        if recorded not in (None, EMPTY.get(leaf), requested) and not (requested is None and known):
             faults.append(EndFault("unknown", f"{leaf} {recorded!r} is not what the request states"))
     return faults
 

@@ -72,8 +72,8 @@ def _finding(compared: int, faults: list[RequestFault]) -> Finding:
 def request_faults(artifact: Artifact, stated: StatedRequest, facts: TrustedFacts) -> Iterator[RequestFault]:
     """All in which the record differs from the request that stands in it, or may differ."""
     if not facts.own_record:
-        yield from _model(artifact, stated)
-        yield from _defaults(artifact, stated)
+        yield from _model(artifact, stated, facts.server.served_as)
+        yield from _defaults(artifact, stated, facts)
     for compare in (_choices, _sampling, _seed, _constraint, _logprobs, _drawing):
         yield from compare(artifact, stated)
 
@@ -121,10 +121,10 @@ def _open(detail: str) -> Iterator[RequestFault]:
     yield RequestFault("unknown", detail)
 
 
-def _model(artifact: Artifact, stated: StatedRequest) -> Iterator[RequestFault]:
+def _model(artifact: Artifact, stated: StatedRequest, served_as: Collection[str]) -> Iterator[RequestFault]:
     """A name that differs may be the requester's own word (`--claim`), which a record of others cannot show."""
     claimed = artifact.claim.model.id
-    if not stated.names_model or stated.model == claimed:
+    if not stated.names_model or stated.model == claimed or stated.model in served_as:
         return
     if stated.model is None:
         yield from _open(f"the request names no model, the record claims {claimed}")
@@ -187,8 +187,8 @@ def _left_out(artifact: Artifact, leaf: str) -> Iterator[RequestFault]:
         yield from _open(f"nobody says where {leaf} {recorded!r} comes from, for which the request does not ask")
 
 
-def _defaults(artifact: Artifact, stated: StatedRequest) -> Iterator[RequestFault]:
-    """What a server filled in, by the word of a record that others wrote."""
+def _defaults(artifact: Artifact, stated: StatedRequest, facts: TrustedFacts) -> Iterator[RequestFault]:
+    """What a server filled in, by the word of a record that others wrote, and not as the verifier states."""
     sources = artifact.sampling.sources
     named = [
         f"{leaf} ({source})"
@@ -196,6 +196,7 @@ def _defaults(artifact: Artifact, stated: StatedRequest) -> Iterator[RequestFaul
         if source in ("engine", "generation_config", "operator")
         and leaf not in stated.pointers
         and not (leaf in EMPTY and getattr(artifact.sampling, leaf) == EMPTY[leaf])
+        and not facts.server.stands_for(leaf, getattr(artifact.sampling, leaf))
     ]
     if named:
         yield from _open(f"the request leaves out, and only the record says: {', '.join(named)}")
