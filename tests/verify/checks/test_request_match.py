@@ -143,6 +143,14 @@ def test_what_the_verifier_states_is_not_the_records_word(honest: Artifact) -> N
     assert end_finding(made, longer).outcome == "unknown"
 
 
+def test_a_limit_that_a_text_did_not_reach_matters_to_nobody(honest: Artifact) -> None:
+    sampling = replace(honest.sampling, max_tokens=400, sources={**honest.sampling.sources, "max_tokens": "engine"})
+    made = change(asked(honest, max_tokens=None), sampling=sampling)
+    assert request_finding(made).outcome == "pass"
+    cut = change(made, sampling=replace(sampling, max_tokens=len(honest.tokens.completion_ids or ())))
+    assert (request_finding(cut).outcome, end_finding(cut).outcome) == ("pass", "unknown")
+
+
 def test_a_leaf_of_no_source_is_unclear_and_none_is_made_by_a_protocol(honest: Artifact) -> None:
     bare = change(asked(honest, top_p=None), sampling=replace(honest.sampling, sources={}))
     assert request_finding(bare, facts_of(bare, "own")).outcome == "unknown"

@@ -15,10 +15,10 @@ from logproof.errors import AuthError, BadReply, DatasetError, TransportError, U
 from logproof.ir.response import Tokens, TopK
 from logproof.parallel import in_order
 from logproof.verify.artifact import artifact_files
-from logproof.verify.artifact.artifact import Artifact, artifact_digest, seal
+from logproof.verify.artifact.artifact import Artifact, Sent, artifact_digest, seal
 from logproof.verify.artifact.columns import columns_of
 from logproof.verify.artifact.seeds import derive_seed, seed_is_bound
-from logproof.verify.record.capture import capture, capture_one
+from logproof.verify.record.capture import capture, capture_one, recorded_sampling
 from logproof.verify.record.defaults import stated
 from logproof.verify.record.prompts import prompts
 from logproof.verify.stats.sampler import Sampler
@@ -110,6 +110,20 @@ def test_what_a_foreign_endpoint_cannot_pin_stays_unresolved(fake: FakeServer) -
     whole = one(fake, msgspec.structs.replace(PINS, defaults=told), facts(engine="openai"))
     assert (whole.sampling.unresolved(), whole.sampling.sources["min_p"]) == ((), "operator")
     assert judged(whole, run(replayed(fake, whole)), policy(k=10, requires=LOOSE), NOW).status == "valid"
+
+
+def test_a_record_states_what_left_not_what_was_wanted() -> None:
+    """A leaf that was dropped from the body is unresolved, and so is all of a body that cannot be read."""
+    pins = msgspec.structs.replace(PINS, defaults=stated({"min_p": 0.0}))
+    sent = Sent(dialect="vllm_native", path=ROUTE, body={"temperature": 0.5, "seed": 3})
+    made = recorded_sampling(sent, PROMPTS[0], pins, "vllm")
+    assert (made.temperature, made.top_p, made.min_p, made.stop) == (0.5, None, 0.0, ())
+    assert made.seed is not None
+    assert (made.seed.value, made.seed.origin) == (3, "derived")
+    unseeded = recorded_sampling(msgspec.structs.replace(sent, body={"temperature": 0.5}), PROMPTS[0], pins, "vllm")
+    assert unseeded.seed is None
+    other = recorded_sampling(msgspec.structs.replace(sent, dialect="toy"), PROMPTS[0], pins, "vllm")
+    assert (other.temperature, other.min_p, other.sources) == (None, 0.0, {"min_p": "operator"})
 
 
 def test_fixed_format_is_recorded_with_its_step(fake: FakeServer) -> None:

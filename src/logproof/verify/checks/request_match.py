@@ -188,13 +188,16 @@ def _left_out(artifact: Artifact, leaf: str) -> Iterator[RequestFault]:
 
 
 def _defaults(artifact: Artifact, stated: StatedRequest, facts: TrustedFacts) -> Iterator[RequestFault]:
-    """What a server filled in, by the word of a record that others wrote, and not as the verifier states."""
+    """What a server filled in, by the word of a record that others wrote, and not as the verifier states.
+
+    But a limit of tokens, which acts on nothing but the end (checks/end.py).
+    """
     sources = artifact.sampling.sources
     named = [
         f"{leaf} ({source})"
         for leaf, source in sources.items()
         if source in ("engine", "generation_config", "operator")
-        and leaf not in stated.pointers
+        and leaf not in (*stated.pointers, "max_tokens")
         and not (leaf in EMPTY and getattr(artifact.sampling, leaf) == EMPTY[leaf])
         and not facts.server.stands_for(leaf, getattr(artifact.sampling, leaf))
     ]
