@@ -43,6 +43,23 @@ def test_calibration_of_an_exact_pair(fake: FakeServer) -> None:
     assert judged(artifact, run(replayed(fake, artifact)), made, NOW).level == "replayed"
 
 
+def test_the_level_that_honest_records_reach_is_required(fake: FakeServer) -> None:
+    """Enough tokens show the sampler; then a record whose draws cannot be repeated is not valid at a lower level."""
+    serve(fake, Tiny())
+    long, short = run(pairs(fake, max_tokens=50)), run(pairs(fake))
+    assert fit.fit(long.pairs, Aim(name="t"), NOW).requires.level == "replayed"
+    assert fit.fit(short.pairs, Aim(name="t"), NOW).requires.level == "sampled"
+    assert fit.fit(long.pairs, Aim(name="t", require="sampled"), NOW).requires.level == "sampled"
+    free = run(pairs(fake, max_tokens=50, nonce=None))
+    assert fit.fit(free.pairs, Aim(name="t"), NOW).requires.level == "sampled"
+
+
+def test_the_rounding_of_the_format_is_no_difference_of_the_engines(fake: FakeServer) -> None:
+    serve(fake, Tiny())
+    fixed = fit.fit(run(pairs(fake, denominator=1024)).pairs, Aim(name="t"), NOW)
+    assert fixed.exact == fit.EXACT_LEAST
+
+
 def test_calibration_of_a_noisy_pair(fake: FakeServer) -> None:
     serve(fake, Tiny(jitter=0.02))
     found = run(pairs(fake))
