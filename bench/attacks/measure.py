@@ -16,10 +16,13 @@ import rivals
 from arrays import Record, artifact, replayed
 
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
+from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.calibrate.fit import Aim, HonestPair, Part, fit
 from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.stats import conformal, distance
+from logproof.verify.verdict import Verdict
 
 LENGTHS = (16, 64, 256)
 LEVEL = 0.01
@@ -79,13 +82,20 @@ def held_out(row: str, policy: Policy) -> list[Count]:
     return [Count(row, "logproof", n, h.alarms, h.sequences) for n, h in held.items()]
 
 
+def judged(made: Artifact, replay: ReplayResult, policy: Policy) -> Verdict:
+    """The verdict on a record that answers the requester's own request, with the prompt that it makes."""
+    known = KnownRequest(path=made.request.path, body=made.request.body, source="own")
+    prompt = MadePrompt(prompts=(made.tokens.prompt_ids or (),))
+    return judge(made, replay, policy, NOW, known=known, prompt=prompt)
+
+
 def ours(
     row: str, records: Sequence[Record], policy: Policy, forge: Forge = artifact, lengths: Sequence[int] = LENGTHS
 ) -> list[Count]:
     """The real verdict on the beginnings of these records. forge: makes the artifact, with whatever it claims."""
     found = []
     for n in lengths:
-        verdicts = [judge(forge(r), replayed(r), policy, NOW) for r in heads(records, n)]
+        verdicts = [judged(forge(r), replayed(r), policy) for r in heads(records, n)]
         if not verdicts:
             continue
         failed = [f.test for v in verdicts for f in v.findings if f.outcome == "fail"]
@@ -104,7 +114,7 @@ def exactness(records: Sequence[Record]) -> str:
     policy = fit(pairs(records), Aim(name="exact", level=LEVEL), NOW, parts.__getitem__)
     worst = max(distance.max_abs(distance.pair(r.own, r.replay)) for r in records)
     held = [r for r in records if parts[r.name] == "held"]
-    verdicts = Counter(judge(artifact(r), replayed(r), policy, NOW).status for r in held)
+    verdicts = Counter(judged(artifact(r), replayed(r), policy).status for r in held)
     told = ", ".join(f"{n} {status}" for status, n in sorted(verdicts.items()))
     how = "not exact" if policy.exact is None else "exact"
     tokens = sum(len(r.own) for r in records)

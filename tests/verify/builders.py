@@ -274,6 +274,11 @@ def replayed(columns: Columns, **fields: object) -> ReplayResult:
     return msgspec.structs.replace(base, **fields)
 
 
+def own_request(made: Artifact) -> KnownRequest:
+    """The recorded request, as its requester knows it."""
+    return KnownRequest(path=made.request.path, body=made.request.body, source="own")
+
+
 def judged(
     made: Artifact,
     replay: ReplayResult | ReplayFailure | None,
@@ -281,10 +286,9 @@ def judged(
     now: datetime = datetime(2026, 6, 1, tzinfo=UTC),
 ) -> Verdict:
     """The verdict on a record that answers the requester's own request, whose prompt the verifier made likewise."""
-    known = KnownRequest(path=made.request.path, body=made.request.body, source="own")
     ids = made.tokens.prompt_ids
     prompt = MadePrompt(prompts=() if ids is None else (ids,), by="tests")
-    return judge(made, replay, rules, now, known=known, prompt=prompt)
+    return judge(made, replay, rules, now, known=own_request(made), prompt=prompt)
 
 
 def finding(verdict: Verdict, test: str) -> Finding:

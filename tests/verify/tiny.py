@@ -41,14 +41,41 @@ def _fixed(seed: int) -> Array:
     return z.astype(np.float32).astype(np.float64)
 
 
+def ids_of(text: str) -> list[int]:
+    """Token ids of a text, one a character."""
+    return [3 + ord(c) % 40 for c in text]
+
+
+def rendered(messages: list[dict[str, Any]]) -> str:
+    """The chat template: the texts of all messages behind their roles."""
+    return "".join(f"{m['role']}: {m['content']}\n" for m in messages) + "assistant: "
+
+
+def tokenize(seen: Seen) -> dict[str, Any]:
+    """What /tokenize answers."""
+    body = seen.json()
+    ids = ids_of(body["prompt"] if "prompt" in body else rendered(body["messages"]))
+    return {"tokens": ids, "count": len(ids), "max_model_len": 4096}
+
+
 class Tiny:
     """One engine. weights: which model it is. jitter: noise of the logits, nats, new in every call.
 
-    writer: another model that writes the text while this one gives the logprobs. drop: breaks replies to this text.
+    writer: another model that writes the text while this one gives the logprobs. lead: a text that it puts before each
+    text prompt. keep: ids of a text prompt's end that it keeps. edit: changes replies.
     """
 
-    def __init__(self, weights: int = 0, jitter: float = 0.0, writer: int | None = None) -> None:
+    def __init__(
+        self,
+        weights: int = 0,
+        jitter: float = 0.0,
+        writer: int | None = None,
+        *,
+        lead: str = "",
+        keep: int | None = None,
+    ) -> None:
         self.weights, self.jitter, self.writer = weights, jitter, writer
+        self.lead, self.keep = lead, keep
         self.calls = 0
         self.edit: Callable[[dict[str, Any], dict[str, Any]], Any] = lambda body, reply: reply
 
@@ -65,7 +92,9 @@ class Tiny:
         body = seen.json()
         self.calls += 1
         prompt = body["prompt"]
-        ids = [3 + ord(c) % 40 for c in prompt] if isinstance(prompt, str) else list(prompt)
+        ids = list(prompt)
+        if isinstance(prompt, str):
+            ids = ids_of(self.lead + prompt)[-(self.keep or 0) :]
         drawn, rows, finish = self._generate(ids, body)
         choice: dict[str, Any] = {
             "index": 0,
@@ -144,8 +173,9 @@ class Tiny:
 
 
 def serve(fake: FakeServer, engine: Tiny) -> Tiny:
-    """Put an engine behind the completions route."""
+    """Put an engine behind the completions route, and its tokenizer."""
     fake.on(ROUTE, engine.answer)
+    fake.on("/tokenize", tokenize)
     return engine
 
 

@@ -28,8 +28,9 @@ class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How calls are recorded.
 
     output: directory of the files. listen: HOST:PORT. width: entries at each position. wire_log: keep requests and
-    replies too. queue: most calls that wait to be written. rotate_bytes, rotate_s: size and age at which a file is
-    closed. config, single: what the operator states of the engine's defaults. sign_key: signs each artifact.
+    replies too. requests: keep what was requested, for a verifier. queue: most calls that wait to be written.
+    rotate_bytes, rotate_s: size and age at which a file is closed. config, single: what the operator states of the
+    engine's defaults. sign_key: signs each artifact and request.
     """
 
     output: Path
@@ -37,6 +38,7 @@ class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 5
     on_full: OnFull = "open"
     wire_log: bool = False
+    requests: bool = False
     queue: int = 1024
     rotate_bytes: int = 64 << 20
     rotate_s: float = 30.0
@@ -80,9 +82,9 @@ def record_calls(
     defaults = merged(of_engine(engine_defaults), settings.config, settings.single)
     lines = _files(settings, "artifacts")
     wires = _files(settings, "wire") if settings.wire_log else None
-    sink = FileSink(
-        lines, wires, facts, _claims(facts, settings.claim, defaults), engine.display, defaults, settings.sign_key
-    )
+    asked = _files(settings, "requests") if settings.requests else None
+    claims = _claims(facts, settings.claim, defaults)
+    sink = FileSink(lines, wires, facts, claims, engine.display, defaults, settings.sign_key, requests=asked)
     recorder = Recorder(sink, settings.on_full, capacity=settings.queue)
     route_asks = {route: asks(facts.fields.get(route, ()), settings.width, facts.max_logprobs) for route in ROUTES}
     proxy = Proxy(Upstream(engine.root), recorder, route_asks)
@@ -94,7 +96,7 @@ def record_calls(
                 upstream=proxy.upstream.root,
                 output=settings.output,
                 on_full=proxy.words,
-                recovered=(*lines.recovered, *(wires.recovered if wires is not None else ())),
+                recovered=tuple(p for files in (lines, wires, asked) if files is not None for p in files.recovered),
                 unasked=tuple(route for route, asked in route_asks.items() if not asked.any),
                 defaults=defaults,
             )

@@ -12,6 +12,7 @@ from logproof.ir.facts import Facts
 from logproof.proxy.captured_exchange import CapturedExchange
 from logproof.proxy.rotating_lines import RotatingLines
 from logproof.verify.artifact.artifact import Claim, encode_artifact
+from logproof.verify.artifact.request_files import request_line
 from logproof.verify.artifact.signing import signed
 from logproof.verify.record.defaults import Defaults
 from logproof.verify.record.observed import ObservedExchange, artifacts_of
@@ -23,8 +24,8 @@ ClaimFor = Callable[[str], Claim]
 class FileSink:
     """Writes the artifacts of exchanges, and on request the exchanges themselves, as JSON lines.
 
-    lines: files of the artifacts; wires: of the exchanges, or None. defaults: what the engine takes where a request
-    says nothing. sign_key: signs each artifact.
+    lines: files of the artifacts; wires: of the exchanges, or None; requests: of what was requested, or None.
+    defaults: what the engine takes where a request says nothing. sign_key: signs each artifact and request.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class FileSink:
         endpoint: str,
         defaults: Defaults | None = None,
         sign_key: bytes | None = None,
+        requests: RotatingLines | None = None,
     ) -> None:
         self._lines = lines
+        self._requests = requests
         self._wires = wires
         self._facts = facts
         self._claims = claims
@@ -58,20 +61,24 @@ class FileSink:
         claim = self._claims(_model_of(exchange))
         for artifact in artifacts_of(observed(exchange), self._facts, claim, self._endpoint, self._defaults):
             self._lines.write(encode_artifact(signed(artifact, self._sign_key)))
+        if self._requests is not None:
+            body = msgspec.json.decode(exchange.forwarded)
+            self._requests.write(request_line(exchange.path, body, self._sign_key))
 
     def tick(self) -> None:
         """Close files that are old enough. Raises StoreError."""
         with self._lock:
-            self._lines.tick()
-            if self._wires is not None:
-                self._wires.tick()
+            for files in self._open_files():
+                files.tick()
 
     def close(self) -> None:
         """Make the files durable. Raises StoreError."""
         with self._lock:
-            self._lines.close()
-            if self._wires is not None:
-                self._wires.close()
+            for files in self._open_files():
+                files.close()
+
+    def _open_files(self) -> list[RotatingLines]:
+        return [files for files in (self._lines, self._wires, self._requests) if files is not None]
 
 
 def observed(exchange: CapturedExchange) -> ObservedExchange:

@@ -105,6 +105,18 @@ REQUEST = Check(
     blind="values that the request left to the server, and a body that is not the one that was sent",
     exact=True,
 )
+PROMPT = Check(
+    id="prompt",
+    name="the requester's prompt",
+    sees="the recorded prompt ids are those that the verifier makes from the requester's own request, with the trusted"
+    " engine's tokenizer and template (exact); of a request that only the record tells of, a contradiction alone",
+    source="our rules, exact",
+    file="checks/prompt_match.py",
+    blind="a trusted engine whose template is not the promised one",
+    blind_also="prompts that are not text or ids, and fields whose effect on the prompt is not certain: no level above"
+    " `distribution`",
+    exact=True,
+)
 CLAIM = Check(
     id="claim",
     name="stated, not requested",
@@ -207,6 +219,7 @@ CHECKS: dict[str, Check] = {
         SELF_REPLAY,
         SEED_ORIGIN,
         REQUEST,
+        PROMPT,
         CLAIM,
         POLICY,
         REQUIREMENTS,

@@ -14,6 +14,7 @@ from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, SEED_ORIGIN, STRUCTURE
 from logproof.verify.checks import policy_match, recorded, replayed
 from logproof.verify.checks.case import NOTHING_STATED, RecordedCase, ReplayedCase, ServerStatement, trusted_facts
+from logproof.verify.checks.prompt_match import check_prompt
 from logproof.verify.policy import Policy
 from logproof.verify.stats import evalue
 from logproof.verify.verdict import Context, Finding, Verdict, decide, failed_if, passed, unknown
@@ -43,7 +44,9 @@ def judge(
     checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys, known=known, server=server))
     findings = list(checked.findings)
     scope = None
-    if policy is not None and findings[0].outcome != "fail":
+    if checked.sound:
+        findings.append(check_prompt(artifact, known, prompt))
+    if policy is not None and checked.sound:
         if checked.replayable and isinstance(replay, ReplayResult):
             scope = policy_match.check_scope(artifact, replay, policy, now)
         request = artifact.request

@@ -4,9 +4,10 @@ A verdict is made of findings, one a test. Rules:
 * one failed test makes it invalid; an exception never becomes a finding;
 * it is valid only where the findings reach the level that the policy requires; nothing passes by default;
 * everything else is inconclusive, with each missing thing named.
-Levels: `distribution` (the recorded logprobs are the claimed model's; says nothing about who wrote the text), `sampled`
-(the tokens are plausible draws), `replayed` (the tokens are the draws, under a seed that the executor did not choose,
-or the greedy choice).
+Levels: `distribution` (the recorded logprobs are the claimed model's; says nothing about who wrote the text, nor about
+whether the prompt was the requester's), `sampled` (the prompt is the one that the requester's own request makes, and
+the tokens are plausible draws), `replayed` (the tokens are the draws, under a seed that the executor did not choose, or
+the greedy choice).
 Exit codes: 0 valid, 1 invalid, 2 inconclusive.
 """
 
@@ -24,6 +25,7 @@ from logproof.verify.check_table import (
     END,
     GREEDY,
     POLICY,
+    PROMPT,
     REQUEST,
     REQUIREMENTS,
     SAMPLING,
@@ -82,6 +84,9 @@ Reason = Literal[
     "engines_differ",
     "request",
     "request_unclear",
+    "prompt",
+    "prompt_unmade",
+    "request_unknown",
 ]
 
 WORDS: dict[str, str] = {
@@ -127,6 +132,9 @@ WORDS: dict[str, str] = {
     "engines_differ": "one trusted engine rejects the record, the second does not",
     "request": "the record is not of the request that stands in it",
     "request_unclear": "the record does not show that it is what was requested",
+    "prompt": "the recorded prompt is not the one that was requested",
+    "prompt_unmade": "the requested prompt is not known in ids",
+    "request_unknown": "the request is only the record's word",
 }
 
 NOT_SHOWN = {
@@ -135,6 +143,13 @@ NOT_SHOWN = {
     "sampled": "Not shown: that these tokens are the draws of the claimed seed; close imitations pass.",
     "replayed": "Not shown: on what hardware it ran, who else saw the data, or anything about other requests.",
 }
+
+
+UNVOUCHED: dict[str | None, str] = {
+    "request_unknown": "Not shown: that anybody requested this; the request is only the record's word.",
+    "prompt_unmade": "Not shown: that the requested prompt was run; its ids could not be made.",
+}
+"""What the first line says before all else where the prompt is not known to be the requester's, by reason."""
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -231,7 +246,7 @@ def decide(
     return Verdict(
         status=status,
         level=level,
-        headline=_headline(status, level, failed, machines),
+        headline=_headline(level, failed, missing, machines),
         reasons=reasons,
         findings=tuple(findings),
         context=context,
@@ -239,17 +254,19 @@ def decide(
     )
 
 
-def _headline(status: Status, level: str, failed: Sequence[Finding], machines: str) -> str:
-    if status == "invalid":
+def _headline(level: str, failed: Sequence[Finding], missing: Sequence[Finding], machines: str) -> str:
+    """The first line: what is shown against the record, else what is not shown; an unvouched request comes first."""
+    if failed:
         reason = failed[0].reason or "malformed"
         names = f" ({machines})" if machines and reason == "distribution" else ""
         return f"Shown: {WORDS[reason]}{names}."
-    return NOT_SHOWN[level]
+    unvouched = [UNVOUCHED[f.reason] for f in missing if f.reason in UNVOUCHED]
+    return " ".join([*unvouched, NOT_SHOWN[level]])
 
 
 GROUPS = (
     ("distribution", ((STRUCTURE,), (END,), (POLICY,), (DISTRIBUTION,))),
-    ("sampled", ((REQUEST,), (REQUIREMENTS,), (SAMPLING, GREEDY))),
+    ("sampled", ((REQUEST,), (PROMPT,), (REQUIREMENTS,), (SAMPLING, GREEDY))),
     ("replayed", ((SEED, GREEDY), (SELF_REPLAY,), (SEED_ORIGIN, GREEDY))),
 )
 """For each level the checks it adds: of every inner group at least one must have passed."""

@@ -57,9 +57,16 @@ def invoke(*args: object) -> int:
 
 
 def captured(fake: FakeServer, prompts: Path, name: str = "a.jsonl") -> Path:
+    """A file of artifacts; what was requested lies beside it, see `requests_of`."""
     path = prompts.with_name(name)
-    assert invoke("capture", prompts, "-m", fake.url, "-o", path, "-k", 10, "--eos-id", 0, "--nonce", "n", *SHORT) == 0
+    base = ("capture", prompts, "-m", fake.url, "-o", path, "-k", 10, "--eos-id", 0, "--nonce", "n", *SHORT)
+    assert invoke(*base, "--requests", requests_of(path)) == 0
     return path
+
+
+def requests_of(path: Path) -> Path:
+    """Where `captured` keeps what was requested."""
+    return path.with_suffix(".requests")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cli.verify import judging
-from cli.verify.judging import SHORT, captured, invoke, start
+from cli.verify.judging import SHORT, captured, invoke, requests_of, start
 from fakes.server import FakeServer
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import TokenIds, seal
@@ -51,7 +51,7 @@ def test_calibrate_writes_a_policy(
     assert made.floor.repeat == 0.0
     assert made.model_id == "tiny"
     path = captured(fake, prompts)
-    assert invoke("verify", path, "--engine", fake.url, "--policy", out) == 0
+    assert invoke("verify", path, "--engine", fake.url, "--policy", out, "--requests", requests_of(path)) == 0
     assert invoke(*args[: -len(SHORT) - 1], "1,none", *SHORT) == 3
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.verify import judging
-from cli.verify.judging import captured, invoke
+from cli.verify.judging import captured, invoke, requests_of
 from fakes.server import FakeServer
 from logproof.verify.artifact import artifact_files
 
@@ -44,7 +44,8 @@ def test_replays_side_by_side_and_by_name(
 ) -> None:
     path = captured(fake, prompts)
     capfd.readouterr()
-    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, "--concurrency", 4, "--repeats", 2) == 0
+    verify = ("verify", path, "--engine", fake.url, "--policy", rules, "--requests", requests_of(path))
+    assert invoke(*verify, "--concurrency", 4, "--repeats", 2) == 0
     capfd.readouterr()
     assert invoke("replay", path, "--engine", fake.url, "--concurrency", 4, "--json") == 0
     rows = json.loads(capfd.readouterr().out)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cli.verify import judging
-from cli.verify.judging import SHORT, captured, invoke, start
+from cli.verify.judging import SHORT, captured, invoke, requests_of, start
 from fakes.server import FakeServer
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact, Signature, seal
@@ -23,12 +24,81 @@ def test_capture_then_verify(
 ) -> None:
     path = captured(fake, prompts)
     assert len(list(artifact_files.read(path))) == 14
-    out = tmp_path / "v.jsonl"
-    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, "-o", out) == 0
+    out, asked = tmp_path / "v.jsonl", requests_of(path)
+    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, "-o", out, "--requests", asked) == 0
     text = capfd.readouterr().out
     assert "valid" in text
     assert "Not shown: on what hardware" in text
     assert [json.loads(line)["status"] for line in out.read_text().splitlines()] == ["valid"] * 14
+
+
+def told(capfd: pytest.CaptureFixture[str]) -> set[tuple[str, str, str]]:
+    """(status, level, first line) of the verdicts that were printed as JSON."""
+    return {(v["status"], v["level"], v["headline"]) for v in json.loads(capfd.readouterr().out)}
+
+
+def test_a_record_alone_is_not_believed_about_its_request(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The body is what the executor says was requested; without the requester's own nothing is above distribution."""
+    path = captured(fake, prompts)
+    verify = ("verify", path, "--engine", fake.url, "--policy", rules, "--json")
+    assert invoke(*verify) == 2
+    first = "Not shown: that anybody requested this; the request is only the record's word."
+    ((status, level, line),) = told(capfd)
+    assert (status, level) == ("inconclusive", "distribution")
+    assert line.startswith(first)
+    assert invoke(*verify, "--requests", requests_of(path)) == 0
+    assert {one[:2] for one in told(capfd)} == {("valid", "replayed")}
+
+
+def test_a_record_of_another_text_than_was_requested(
+    fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The executor ran another prompt than was sent, writes that one into the record's body, and seals it."""
+    path, asked = captured(fake, prompts), requests_of(prompts.with_name("a.jsonl"))
+    made = list(artifact_files.read(path))
+    bodies = [{**one.request.body, "prompt": "another text"} for one in made if isinstance(one.request.body, dict)]
+    cheats = [
+        seal(msgspec.structs.replace(one, request=msgspec.structs.replace(one.request, body=body)))
+        for one, body in zip(made, bodies, strict=True)
+    ]
+    artifact_files.write(path, cheats)
+    verify = ("verify", path, "--engine", fake.url, "--policy", rules, "--json")
+    for requests in ((), ("--requests", asked)):
+        assert invoke(*verify, *requests) == 1
+        assert told(capfd) == {("invalid", "none", "Shown: the recorded prompt is not the one that was requested.")}
+    chat = {"model": "tiny", "messages": [{"role": "user", "content": "another text"}]}
+    request = msgspec.structs.replace(made[0].request, path="/v1/chat/completions", body=chat)
+    artifact_files.write(path, [seal(msgspec.structs.replace(made[0], request=request))])
+    assert invoke(*verify, "--requests", asked) == 1
+
+
+def test_requests_count_as_signed_by_the_requesters_key(
+    fake: FakeServer, prompts: Path, rules: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key, other = (Ed25519PrivateKey.generate() for _ in range(2))
+    secret, public = tmp_path / "key", tmp_path / "key.pub"
+    secret.write_bytes(key.private_bytes_raw())
+    public.write_text(key.public_key().public_bytes_raw().hex() + "\n")
+    path, asked = captured(fake, prompts), tmp_path / "signed.requests"
+    sign = ("--sign-key", secret, "--requests", asked, "-k", 10, "--eos-id", 0, "--nonce", "n", *SHORT)
+    assert invoke("capture", prompts, "-m", fake.url, "-o", path, "--replace", *sign) == 0
+    verify = ("verify", path, "--engine", fake.url, "--policy", rules, "--requests", asked, "--json")
+    for name in (public, public.read_text().strip()):
+        assert invoke(*verify, "--requester-key", name) == 0
+    capfd.readouterr()
+    assert invoke(*verify, "--requester-key", other.public_key().public_bytes_raw().hex()) == 2
+    assert {level for _, level, _ in told(capfd)} == {"distribution"}
+    edited = asked.read_text().replace("prompt 3", "prompt 4")
+    asked.write_text(edited)
+    assert invoke(*verify, "--requester-key", public) == 2
+    assert invoke("verify", path, "--offline", "--requester-key", public) == 3
+    assert invoke(*verify, "--requester-key", "abc") == 3
+    asked.write_text(edited + "{}\n")
+    capfd.readouterr()
+    assert invoke(*verify) == 3
+    assert f"{asked}:15: no request" in capfd.readouterr().err
 
 
 def test_verify_exit_codes(fake: FakeServer, prompts: Path, rules: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -69,6 +139,7 @@ def test_identity_is_claimed_and_held_against_the_policy(
 ) -> None:
     """A digest is given as such or taken of a file; a policy of other weights does not speak about the record."""
     tokenizer, rules, other = (prompts.with_name(n) for n in ("tokenizer.json", "p.json", "o.jsonl"))
+    asked = requests_of(other)
     tokenizer.write_bytes(b"{}")
     told = ("--identity", "revision=main", "--identity", f"tokenizer_digest={tokenizer}")
     base = (*told, "-k", 10, "--eos-id", 0, *SHORT)
@@ -76,11 +147,12 @@ def test_identity_is_claimed_and_held_against_the_policy(
     assert invoke(*made, "--identity", f"weights_digest={'a' * 64}") == 0
     for digest, code in (("a" * 64, 0), ("b" * 64, 2)):
         captured_ = ("capture", prompts, "-m", fake.url, "-o", other, "--replace", "--nonce", "n", *base)
+        captured_ = (*captured_, "--requests", asked)
         assert invoke(*captured_, "--identity", f"weights_digest={digest}") == 0
         model = next(iter(artifact_files.read(other))).claim.model
         assert (model.revision, model.weights_digest) == ("main", digest)
         assert model.tokenizer_digest == hashlib.sha256(b"{}").hexdigest()
-        assert invoke("verify", other, "--engine", fake.url, "--policy", rules) == code
+        assert invoke("verify", other, "--engine", fake.url, "--policy", rules, "--requests", asked) == code
     assert "weights digest bbb" in capfd.readouterr().out
     assert invoke(*made, "--identity", f"weights_digest={'a' * 64}", "--pin-model") == 0
     assert invoke("verify", other, "--engine", fake.url, "--policy", rules) == 1
@@ -117,7 +189,8 @@ def test_a_broken_line_is_one_verdict_and_hides_no_other(
     bad[-1] += b"x"
     path.write_bytes(b"\n".join([lines[0], b"", *bad, wrong_type, *lines[1:]]) + b"\n")
     capfd.readouterr()
-    for where in (("--engine", fake.url, "--policy", rules), ("--offline",)):
+    asked = ("--requests", requests_of(path))
+    for where in (("--engine", fake.url, "--policy", rules, *asked), ("--offline",)):
         assert invoke("verify", path, *where, "--json") == 1
         verdicts = json.loads(capfd.readouterr().out)
         assert [v["status"] for v in verdicts[1:7]] == ["invalid"] * 6
@@ -137,8 +210,9 @@ def test_a_broken_row_is_one_verdict_and_hides_no_other(
 ) -> None:
     path = captured(fake, prompts, "a.parquet")
     count = with_broken_rows(path)
+    asked = ("--requests", requests_of(path))
     capfd.readouterr()
-    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, "--json") == 1
+    assert invoke("verify", path, "--engine", fake.url, "--policy", rules, *asked, "--json") == 1
     verdicts = json.loads(capfd.readouterr().out)
     assert [v["status"] for v in verdicts] == ["valid", "invalid", "invalid", *["valid"] * (count - 3)]
     assert f"{path} row 2: artifact is malformed" in verdicts[1]["reasons"][0]
@@ -162,7 +236,7 @@ def test_a_required_key_is_not_stripped_swapped_or_foreign(
         mine, seal=msgspec.structs.replace(theirs.seal, signature=replace_key(theirs, key))
     )
     artifact_files.write(path, [mine, first, theirs, swapped, seal(msgspec.structs.replace(mine, artifact_id="b"))])
-    where = ("--engine", fake.url, "--policy", rules)
+    where = ("--engine", fake.url, "--policy", rules, "--requests", requests_of(path))
     capfd.readouterr()
     assert invoke("verify", path, *where, "--require-key", key, "--json") == 1
     verdicts = json.loads(capfd.readouterr().out)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from fakes.server import FakeServer, Reply
+from logproof.ir.request import Input
 from logproof.verify.artifact.replay_result import ReplayFailure
 from logproof.verify.audit import audit_page
 from logproof.verify.audit.audit import AuditSides, audit
@@ -17,15 +19,20 @@ from logproof.verify.record.prompts import Prompt
 from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import WORDS
 from verify.parts import PINS, PROMPTS, TINY_POLICY, claim, run
-from verify.tiny import PLUGIN, Tiny, facts, open_tiny, serve
+from verify.tiny import PLUGIN, ROUTE, Tiny, facts, open_tiny, serve
 
 
 async def audited(
-    fake: FakeServer, other: FakeServer, rules: Policy, count: int = 6, **options: Any
+    fake: FakeServer,
+    other: FakeServer,
+    rules: Policy,
+    count: int = 6,
+    prompts: Sequence[Prompt] = PROMPTS,
+    **options: Any,
 ) -> tuple[Any, list[JudgedArtifact]]:
     async with open_tiny(fake) as provider, open_tiny(other) as trusted:
         sides = AuditSides(provider, trusted)
-        return await audit(sides, PROMPTS[:count], PINS, claim(), rules, **options)
+        return await audit(sides, prompts[:count], PINS, claim(), rules, **options)
 
 
 def test_an_honest_provider(fake: FakeServer, other: FakeServer) -> None:
@@ -60,6 +67,44 @@ def test_a_dishonest_provider_is_rejected_at_once(fake: FakeServer, other: FakeS
     whole, every = run(audited(fake, other, TINY_POLICY, stop_early=False))
     assert len(every) == 6
     assert "rgba(220,60,40," in audit_page.page(whole, every, TINY_POLICY, {})
+
+
+TEXTS = [Prompt(f"t{i}", Input(text=f"What is the answer number {i}?")) for i in range(6)]
+
+
+@pytest.mark.parametrize("provider", [Tiny(lead="Be brief. "), Tiny(keep=8)], ids=["lead", "keep"])
+def test_a_provider_that_changes_the_prompt_and_says_so_is_rejected(
+    fake: FakeServer, other: FakeServer, provider: Tiny
+) -> None:
+    """It reports truthfully the ids that it ran; they are not those of the requester's text."""
+    serve(fake, provider)
+    serve(other, Tiny())
+    made, done = run(audited(fake, other, TINY_POLICY, prompts=TEXTS))
+    assert (made.session.status, len(done)) == ("invalid", 1)
+    assert done[0].verdict.headline == "Shown: the recorded prompt is not the one that was requested."
+    assert [f.outcome for f in done[0].verdict.findings if f.test == "prompt"] == ["fail"]
+    assert sum(seen.path == ROUTE for seen in other.seen) == 0
+
+
+def test_an_honest_provider_of_text_prompts(fake: FakeServer, other: FakeServer) -> None:
+    serve(fake, Tiny())
+    serve(other, Tiny())
+    made, done = run(audited(fake, other, TINY_POLICY, prompts=TEXTS))
+    assert made.session.status == "valid"
+    assert {one.verdict.level for one in done} == {"replayed"}
+
+
+def test_without_a_tokenizer_on_the_trusted_engine_nothing_is_above_distribution(
+    fake: FakeServer, other: FakeServer
+) -> None:
+    serve(fake, Tiny())
+    serve(other, Tiny())
+    other.on("/tokenize", Reply(404, json={"error": {"message": "no"}}))
+    made, done = run(audited(fake, other, TINY_POLICY, prompts=TEXTS))
+    assert made.session.status == "inconclusive"
+    assert {one.verdict.level for one in done} == {"distribution"}
+    first = "Not shown: that the requested prompt was run; its ids could not be made."
+    assert all(one.verdict.headline.startswith(first) for one in done)
 
 
 def test_a_provider_that_fails_is_inconclusive(fake: FakeServer, other: FakeServer) -> None:

@@ -19,7 +19,8 @@ from logproof.verify.verdict import Context, Finding, Reason, Verdict, decide
 
 CONTEXT = Context(time="t", artifact_digest="a", model="m")
 GOOD = [
-    Finding(test=t, outcome="pass", detail="ok") for t in ("S0a", "S6", "policy", "S1", "request", "requires", "S3")
+    Finding(test=t, outcome="pass", detail="ok")
+    for t in ("S0a", "S6", "policy", "S1", "request", "prompt", "requires", "S3")
 ]
 
 

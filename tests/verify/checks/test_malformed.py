@@ -17,7 +17,7 @@ from logproof.verify.artifact.artifact import Artifact, decode_artifact, encode_
 from logproof.verify.audit.verify import verify
 from logproof.verify.policy import dump
 from logproof.verify.verdict import Verdict
-from verify.builders import policy
+from verify.builders import own_request, policy
 from verify.parts import PINS, captured
 from verify.tiny import TINY_VOCAB, Tiny, open_tiny, serve
 
@@ -120,7 +120,7 @@ def crafted(honest: Artifact, edit: Callable[[Document], None]) -> Artifact:
 def judged(fake: FakeServer, artifact: Artifact) -> Verdict:
     async def work() -> Verdict:
         async with open_tiny(fake) as connection:
-            return (await verify(connection, artifact, RULES))[1]
+            return (await verify(connection, artifact, RULES, known=own_request(artifact)))[1]
 
     return asyncio.run(work())
 

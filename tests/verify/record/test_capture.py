@@ -200,7 +200,7 @@ def test_a_single_call(fake: FakeServer) -> None:
 
     async def work() -> Artifact:
         async with open_tiny(fake) as connection:
-            return await capture_one(connection, PROMPTS[0], PINS, claim())
+            return (await capture_one(connection, PROMPTS[0], PINS, claim()))[0]
 
     assert run(work()).tokens == one(fake).tokens
 

@@ -22,7 +22,7 @@ from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.sampler import Sampler
 from logproof.verify.verdict import Verdict
-from verify.builders import judged
+from verify.builders import judged, own_request
 from verify.parts import NOW, PINS, TINY_POLICY, claim, one, replayed, run
 from verify.tiny import FACTS, PLUGIN, ROUTE, TINY_VOCAB, Tiny, facts, open_tiny, serve
 
@@ -175,7 +175,7 @@ def test_auto_takes_the_policy_s_method_and_says_so(fake: FakeServer) -> None:
     async def work(known: Facts) -> Verdict:
         rules = msgspec.structs.replace(TINY_POLICY, method="decode")
         async with open_tiny(fake, known) as connection:
-            return (await verify(connection, made, rules, repeats=2))[1]
+            return (await verify(connection, made, rules, repeats=2, known=own_request(made)))[1]
 
     got = run(work(facts(plugin=PLUGIN)))
     assert (got.status, got.context.method, got.context.noise_floor) == ("valid", "decode", 0.0)

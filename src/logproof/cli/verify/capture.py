@@ -13,6 +13,7 @@ from logproof.cli.printing import note
 from logproof.cli.verify import verify_options
 from logproof.cli.with_connections import run_with_connections
 from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.request_files import write_requests
 from logproof.verify.artifact.signing import read_key, signed
 from logproof.verify.record.capture import CapturedPrompt, capture_all
 from logproof.verify.record.prompts import read_prompts
@@ -42,6 +43,9 @@ def capture(
     default: verify_options.DefaultValues = None,
     sign_key: verify_options.SignKey = None,
     concurrency: verify_options.Concurrency = 4,
+    requests: Annotated[
+        Path | None, typer.Option("--requests", help="Also write what was requested, for `verify --requests`.")
+    ] = None,
     replace: verify_options.Replace = False,
     model_name: opt.ModelName = None,
     key_env: opt.KeyEnv = None,
@@ -52,7 +56,8 @@ def capture(
 
     Exit 1 where the endpoint failed on some prompts; the others are recorded.
     """
-    verify_options.unused(output, replace=replace)
+    for path in (output, *([] if requests is None else [requests])):
+        verify_options.unused(path, replace=replace)
     prompts = read_prompts(file)
     defaults = verify_options.single_defaults(default)
     key = read_key(sign_key) if sign_key is not None else None
@@ -70,6 +75,8 @@ def capture(
         artifacts = [signed(a.artifact, key) for a in answers if a.artifact is not None]
         if answers:
             artifact_files.write(output, artifacts)
+            if requests is not None:
+                write_requests(requests, [a.known for a in answers if a.known is not None], key)
             for answer in answers:
                 if answer.error is not None:
                     note(f"{answer.prompt.id}: {answer.error}")

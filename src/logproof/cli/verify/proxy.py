@@ -28,6 +28,9 @@ def proxy(
         str, typer.Option("--on-full", help="open: serve and count the loss; closed: answer 503.")
     ] = "open",
     wire_log: Annotated[bool, typer.Option("--wire-log", help="Also keep requests and replies, without keys.")] = False,
+    requests: Annotated[
+        bool, typer.Option("--requests", help="Also keep what was requested, for `verify --requests`.")
+    ] = False,
     queue: Annotated[int, typer.Option("--queue", min=1, help="Most calls that wait to be written.")] = 1024,
     rotate_mb: Annotated[int, typer.Option("--rotate-mb", min=1, help="Size at which a file is closed.")] = 64,
     rotate_s: Annotated[float, typer.Option("--rotate-s", min=0.0, help="Age at which a file is closed.")] = 30.0,
@@ -55,6 +58,7 @@ def proxy(
         width=top_k,
         on_full=_on_full(on_full),
         wire_log=wire_log,
+        requests=requests,
         queue=queue,
         rotate_bytes=rotate_mb << 20,
         rotate_s=rotate_s,

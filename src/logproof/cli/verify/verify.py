@@ -24,6 +24,8 @@ def verify(
     artifact: verify_options.Artifacts,
     engine: verify_options.EngineURL = "http://127.0.0.1:8000",
     policy: verify_options.PolicyFile = None,
+    requests: verify_options.RequestFiles = None,
+    requester_key: verify_options.RequesterKey = None,
     method: verify_options.MethodName = "auto",
     repeats: verify_options.Repeats = 1,
     concurrency: verify_options.Concurrency = 1,
@@ -42,18 +44,20 @@ def verify(
 ) -> int:
     """Judge artifacts: valid (exit 0), invalid (1) or inconclusive (2), with reasons. Nothing passes by default.
 
-    A line that is no artifact is invalid, and hides no other. What a request left to the server, and another name of
-    the model, count as you state them here, not as the record says.
+    A line that is no artifact is invalid, and hides no other. Without --requests only the record says what was asked
+    for, and no verdict is above the level distribution. What a request left to the server, and another name of the
+    model, count as you state them here, not as the record says.
     """
     rules = verify_options.policy(policy) if policy is not None else None
     keys = verify_options.public_keys(require_key)
+    known = verify_options.requests(requests, requester_key)
     server = verify_options.server_statement(served_as, generation_config, default)
     records = read_records(artifact)
     options = opt.connection("auto", model_name, key_env=key_env, timeout=timeout, texts=False, concurrency=concurrency)
     choice = verify_options.method(method)
     verify_options.alone(fill, concurrency)
     if without:
-        verdicts = verify_offline(records, rules, keys=keys, server=server)
+        verdicts = verify_offline(records, rules, known, keys=keys, server=server)
     else:
         work = partial(
             verify_all,
@@ -66,6 +70,7 @@ def verify(
             concurrency=concurrency,
             keys=keys,
             server=server,
+            requests=known,
         )
         verdicts = run_with_connections(work, (engine, options))
     if output is not None:

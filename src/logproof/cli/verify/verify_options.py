@@ -11,6 +11,8 @@ import typer
 from logproof.cli import options as opt
 from logproof.errors import UsageError
 from logproof.files import naming, read_bounded
+from logproof.verify.artifact.known_request import KnownRequest
+from logproof.verify.artifact.request_files import read_requests
 from logproof.verify.artifact.signing import read_public_key
 from logproof.verify.checks.case import ServerStatement
 from logproof.verify.policy import MAX_BYTES, Policy, load
@@ -87,7 +89,9 @@ Fill = Annotated[
 
 SignKey = Annotated[
     Path | None,
-    typer.Option("--sign-key", metavar="FILE", help="Sign each artifact with this ed25519 key: 32 bytes, raw or hex."),
+    typer.Option(
+        "--sign-key", metavar="FILE", help="Sign artifacts and requests with this ed25519 key: 32 bytes, raw or hex."
+    ),
 ]
 
 
@@ -105,6 +109,27 @@ RequireKey = Annotated[
 def public_keys(values: list[str] | None) -> tuple[str, ...]:
     """The required public keys, hex. Raises UsageError, StoreError."""
     return tuple(read_public_key(value) for value in values or ())
+
+
+RequestFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--requests",
+        metavar="FILE|DIR",
+        help="What the requester asked: file of `capture --requests`, folder of `proxy --requests`. Repeatable.",
+    ),
+]
+RequesterKey = Annotated[
+    str | None,
+    typer.Option("--requester-key", metavar="KEY", help="Count only requests that this ed25519 public key signed."),
+]
+
+
+def requests(files: list[Path] | None, key: str | None) -> dict[str, KnownRequest]:
+    """The requester's own requests by digest. Raises UsageError, ArtifactError, StoreError."""
+    if key is not None and not files:
+        raise UsageError("--requester-key says who signed the requests", hint="name their file: --requests FILE")
+    return read_requests(files or (), None if key is None else read_public_key(key))
 
 
 def unused(path: Path, *, replace: bool) -> None:

@@ -1,4 +1,4 @@
-"""ed25519 seals on artifacts, through the optional package `cryptography`.
+"""ed25519 seals on artifacts and requests, through the optional package `cryptography`.
 
 A signature says which key sealed the record, nothing about whether the record is honest.
 """
@@ -59,21 +59,37 @@ def available() -> bool:
     return True
 
 
-def sign(artifact: Artifact, private_key: bytes) -> Artifact:
-    """The artifact with a signed seal. private_key: 32 raw bytes.
+def signature_of(digest: str, private_key: bytes) -> Signature:
+    """The key's signature over a digest. digest: 64 hex digits. private_key: 32 raw bytes.
 
     Raises UsageError where the key has another length or the package is missing.
     """
     if len(private_key) != KEY_BYTES:
         raise UsageError(f"an ed25519 private key has {KEY_BYTES} bytes, this one {len(private_key)}")
     key = _library().Ed25519PrivateKey.from_private_bytes(private_key)
-    value = artifact_digest(artifact)
-    signature = Signature(
+    return Signature(
         alg="ed25519",
         key_id=key.public_key().public_bytes_raw().hex(),
-        value=key.sign(bytes.fromhex(value)).hex(),
+        value=key.sign(bytes.fromhex(digest)).hex(),
     )
-    return msgspec.structs.replace(artifact, seal=Seal(digest=value, signature=signature))
+
+
+def fits(signature: Signature, digest: str) -> bool:
+    """Whether the key that the signature names signed this digest. Raises UsageError where the package is missing."""
+    library = _library()
+    invalid = importlib.import_module("cryptography.exceptions").InvalidSignature
+    try:
+        public = library.Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature.key_id))
+        public.verify(bytes.fromhex(signature.value), bytes.fromhex(digest))
+    except (ValueError, invalid):
+        return False
+    return True
+
+
+def sign(artifact: Artifact, private_key: bytes) -> Artifact:
+    """The artifact with a signed seal. Raises as `signature_of`."""
+    value = artifact_digest(artifact)
+    return msgspec.structs.replace(artifact, seal=Seal(digest=value, signature=signature_of(value, private_key)))
 
 
 def check_signature(artifact: Artifact) -> str:
@@ -85,15 +101,9 @@ def check_signature(artifact: Artifact) -> str:
         raise ArtifactError("this artifact is not signed")
     if artifact.seal.digest != artifact_digest(artifact):
         raise ArtifactError("the seal's digest is not the digest of the content")
-    signature = artifact.seal.signature
-    library = _library()
-    invalid = importlib.import_module("cryptography.exceptions").InvalidSignature
-    try:
-        public = library.Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature.key_id))
-        public.verify(bytes.fromhex(signature.value), bytes.fromhex(artifact.seal.digest))
-    except (ValueError, invalid):
-        raise ArtifactError("the signature does not fit the content and key") from None
-    return signature.key_id
+    if not fits(artifact.seal.signature, artifact.seal.digest):
+        raise ArtifactError("the signature does not fit the content and key")
+    return artifact.seal.signature.key_id
 
 
 def signed(artifact: Artifact, private_key: bytes | None) -> Artifact:

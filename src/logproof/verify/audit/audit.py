@@ -107,9 +107,9 @@ async def audit(
         if one.artifact is None:
             session = add_failure(session, one.prompt.id, _failure(one.error))
             continue
-        answer, verdict = await verify(sides.trusted, one.artifact, policy, method)
+        answer, verdict = await verify(sides.trusted, one.artifact, policy, method, known=one.known)
         if sides.second is not None:
-            verdict = await with_second(sides.second, one.artifact, verdict, policy, method)
+            verdict = await with_second(sides.second, one.artifact, verdict, policy, method, known=one.known)
         done.append(JudgedArtifact(one.prompt.id, one.artifact, answer, verdict))
         key = evidence_key(one.artifact)
         session = add(session, one.prompt.id, key, verdict, exact=policy.exact is not None)

@@ -14,8 +14,10 @@ from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
 from logproof.verify.checks.case import NOTHING_STATED, ServerStatement, trusted_facts
+from logproof.verify.checks.prompt_match import check_prompt
 from logproof.verify.judge import judge, judge_unreadable
 from logproof.verify.policy import Policy
+from logproof.verify.replay.prompt_ids import make_prompt, stated_prompt
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.verdict import Verdict
@@ -37,16 +39,28 @@ async def verify(
     """Replay one artifact and judge it. One that its own checks refuse never reaches the engine.
 
     method auto takes the policy's method where it can. repeats, fill: see `replay`. explain: where the distribution
-    failed, try other prompts (explain.py), at one more replay each. known: the requester's own request.
-    keys, server: see `judge`.
+    failed, try other prompts (explain.py), at one more replay each. known: the requester's own request. Its prompt ids
+    are made on the trusted engine; a record of other ids is not replayed. keys, server: see `judge`.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
-    answer, vocab_size = None, trusted.facts.vocab_size
-    if recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys)).replayable:
+    answer, prompt, vocab_size = None, None, trusted.facts.vocab_size
+    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys))
+    if checked.sound:
+        request = artifact.request if known is None else known
+        prompt = await make_prompt(trusted, request.path, request.body)
+    if checked.replayable and check_prompt(artifact, known, prompt).outcome != "fail":
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
     verdict = judge(
-        artifact, answer, policy, datetime.now(UTC), known=known, vocab_size=vocab_size, keys=keys, server=server
+        artifact,
+        answer,
+        policy,
+        datetime.now(UTC),
+        known=known,
+        prompt=prompt,
+        vocab_size=vocab_size,
+        keys=keys,
+        server=server,
     )
     if explain and isinstance(answer, ReplayResult) and policy is not None:
         verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)
@@ -91,10 +105,12 @@ def verify_offline(
     server: ServerStatement = NOTHING_STATED,
 ) -> list[Verdict]:
     """The verdicts of the tests that need no engine, in order. requests, keys, server: see `verify_all`."""
-    now = datetime.now(UTC)
-    return [
-        judge(r, None, policy, now, known=request_of(r, requests or {}), keys=keys, server=server)
-        if isinstance(r, Artifact)
-        else judge_unreadable(r, policy, now)
-        for r in records
-    ]
+    now, verdicts = datetime.now(UTC), list[Verdict]()
+    for record in records:
+        if not isinstance(record, Artifact):
+            verdicts.append(judge_unreadable(record, policy, now))
+            continue
+        known = request_of(record, requests or {})
+        prompt = stated_prompt(record.request.path, record.request.body)
+        verdicts.append(judge(record, None, policy, now, known=known, prompt=prompt, keys=keys, server=server))
+    return verdicts

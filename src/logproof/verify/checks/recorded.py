@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, artifact_columns
+from logproof.verify.check_table import STRUCTURE
 from logproof.verify.checks.case import NOTHING_KNOWN, RecordedCase, TrustedFacts, drawn_by
 from logproof.verify.checks.claim import check_claim
 from logproof.verify.checks.end import check_end, end_finding
@@ -38,6 +39,11 @@ class RecordFindings(msgspec.Struct, frozen=True, eq=False):
 
     findings: tuple[Finding, ...]
     case: RecordedCase | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether the record obeys its own rules."""
+        return not any(f.test == STRUCTURE.id and f.outcome == "fail" for f in self.findings)
 
     @property
     def replayable(self) -> bool:

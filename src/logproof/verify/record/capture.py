@@ -31,6 +31,7 @@ from logproof.errors import (
 from logproof.ir.request import Request, Sampling, Scoring
 from logproof.parallel import each_in_order
 from logproof.verify.artifact.artifact import Artifact, Claim, Derivation, RecordedSampling, Sent
+from logproof.verify.artifact.known_request import KnownRequest
 from logproof.verify.artifact.request_body import EMPTY, protocol_values, stated_request, with_protocol
 from logproof.verify.artifact.seeds import derive_seed
 from logproof.verify.record.build import Observation, Setting, artifacts_from
@@ -130,11 +131,12 @@ def _options(pins: Pins, engine: str | None) -> dict[str, object]:
 
 
 class CapturedPrompt(msgspec.Struct, frozen=True, eq=False):
-    """One prompt's artifact, or the error of an endpoint that failed on it."""
+    """One prompt's artifact, or the error of an endpoint that failed on it. known: the request as it was sent."""
 
     prompt: Prompt
     artifact: Artifact | None
     error: EndpointError | None = None
+    known: KnownRequest | None = None
 
 
 async def capture_all(
@@ -184,13 +186,16 @@ def _check(connection: Connection, prompt: Prompt, pins: Pins) -> None:
 
 async def _tried(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> CapturedPrompt:
     try:
-        return CapturedPrompt(prompt, await ask_unspoiled(partial(capture_one, connection, prompt, pins, claim)))
+        artifact, known = await ask_unspoiled(partial(capture_one, connection, prompt, pins, claim))
+        return CapturedPrompt(prompt, artifact, known=known)
     except (BadReply, ContextOverflow, ServerFault, ContentFiltered) as error:
         return CapturedPrompt(prompt, None, error)
 
 
-async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim: Claim) -> Artifact:
-    """One artifact. Raises what Client.call raises."""
+async def capture_one(
+    connection: Connection, prompt: Prompt, pins: Pins, claim: Claim
+) -> tuple[Artifact, KnownRequest]:
+    """One artifact, and the request that was sent for it. Raises what Client.call raises."""
     call = await connection.client.call(pinned_request(prompt, pins, connection))
     sent = Sent(dialect=call.dialect, path=call.wire.path, body=msgspec.json.decode(call.wire.body))
     setting = Setting(
@@ -200,7 +205,8 @@ async def capture_one(connection: Connection, prompt: Prompt, pins: Pins, claim:
         endpoint=connection.endpoint.display,
         denominator=pins.denominator,
     )
-    return artifacts_from(observation_of(call), setting, datetime.now(UTC))[0]
+    known = KnownRequest(path=sent.path, body=sent.body, source="own")
+    return artifacts_from(observation_of(call), setting, datetime.now(UTC))[0], known
 
 
 def observation_of(call: Call) -> Observation:
