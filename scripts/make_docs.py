@@ -1,5 +1,5 @@
 """Writes docs/reference from the code: dialects, leaves, commands, exit codes and the artifact's format; and the tables
-of checks and distances in docs/verification.md.
+of checks, fields and distances in docs/verification.md.
 
 python scripts/make_docs.py           write
 python scripts/make_docs.py --check   exit 1 where a page differs from the code
@@ -27,6 +27,7 @@ from logproof.dialects.matrix import CapabilityMatrix, LeafMatrix, capability_ma
 from logproof.dialects.registry import BUILT_IN, get_dialect
 from logproof.verify.artifact.artifact import Artifact, Record, artifact_schema
 from logproof.verify.check_table import CHECKS
+from logproof.verify.field_table import FIELDS
 from logproof.verify.stats.distance_table import DISTANCES
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -168,10 +169,13 @@ def default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def verification_page(text: str) -> str:
-    """The page with its two tables made again; all other text is written by hand."""
+    """The page with its tables made again; all other text is written by hand."""
     checks = table(["check", "what is computed", "source", "cannot see", "code"], check_rows())
     distances = table(["distance", "what it is", "source", "cannot see"], distance_rows())
-    return section(section(text, "checks", checks), "distances", distances)
+    fields = table(["field", "who says it", "class", "what it may do", "held against"], field_rows())
+    for name, content in (("checks", checks), ("distances", distances), ("fields", fields)):
+        text = section(text, name, content)
+    return text
 
 
 def section(text: str, name: str, content: str) -> str:
@@ -189,6 +193,20 @@ def check_rows() -> Iterator[list[str]]:
         name = f"{check.id} {check.name}" if check.id[0].isupper() else f"`{check.id}`: {check.name}"
         blind = "; ".join(part for part in (check.blind, check.blind_also) if part)
         yield [f"{name} (a note)" if check.note else name, check.sees, check.source, blind, f"`{check.file}`"]
+
+
+def field_rows() -> Iterator[list[str]]:
+    """One row a field; neighbours that differ in their names alone share one."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for field in FIELDS.values():
+        said = (
+            field.said_by if field.overruled_by in (None, field.said_by) else f"{field.said_by}; {field.overruled_by}"
+        )
+        effect = {"none": "", "stricter": "stricter: ", "needed": "needed: "}[field.effect]
+        held = ", ".join(check.id if check.id[0].isupper() else f"`{check.id}`" for check in field.held_against)
+        rows.setdefault((said, field.kind, effect + field.changes, held), []).append(f"`{field.path}`")
+    for (said, kind, effect, held), paths in rows.items():
+        yield [", ".join(paths), said, kind, effect, held]
 
 
 def distance_rows() -> Iterator[list[str]]:

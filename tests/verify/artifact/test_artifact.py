@@ -59,6 +59,8 @@ def test_published_schema_is_current_and_fits(made: Artifact) -> None:
         (lambda d: d["tokens"].update(completion_ids=["5"]), "int"),
         (lambda d: d["tokens"].update(completion_ids=[True]), "int"),
         (lambda d: d["tokens"].update(completion_ids=[1.5]), "int"),
+        (lambda d: d["positions"]["ids"][0].append(2**63), "64 bits"),
+        (lambda d: d["positions"].update(kept=[-(2**63) - 1]), "64 bits"),
     ],
 )
 def test_what_is_missing_or_unknown_is_malformed(made: Artifact, edit: object, match: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -284,13 +285,23 @@ def positions_of(columns: Columns, kept: tuple[int, ...] | None = None) -> Posit
 
 
 def decode_artifact(data: bytes | str) -> Artifact:
-    """One artifact from JSON. Raises ArtifactError: too large, not JSON, unknown or missing keys, wrong types."""
+    """One artifact from JSON. Raises ArtifactError: too large, not JSON, unknown or missing keys, wrong types, or whole
+    numbers that its digest has no place for."""
     if len(data) > MAX_BYTES:
         raise ArtifactError(f"artifact of {len(data)} bytes; the limit is {MAX_BYTES}")
     try:
-        return msgspec.json.decode(data, type=Artifact)
+        artifact = msgspec.json.decode(data, type=Artifact)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArtifactError(f"artifact is malformed: {error}") from None
+    if artifact.positions is not None and not _fits_digest(artifact.positions):
+        raise ArtifactError("artifact is malformed: a number of its positions does not fit 64 bits")
+    return artifact
+
+
+def _fits_digest(rows: Positions) -> bool:
+    """Whether all whole numbers of these columns fit the signed 64 bits in which they are digested."""
+    numbers = [*chain.from_iterable(rows.ids), *(rows.kept or ())]
+    return not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**63)
 
 
 def encode_artifact(artifact: Artifact) -> bytes:
