@@ -263,7 +263,7 @@ def test_audits_of_an_honest_and_two_dishonest_providers(
         assert "Rejected after 1 of 1 requests" in told
         assert reason in told
         assert "changed: the audit was valid, is invalid" in told
-        assert "class='invalid'" in page.read_text()
+        assert 'class="invalid"' in page.read_text()
     changed = json.loads(first.read_text())
     first.write_text(json.dumps({**changed, "fingerprint": "another"}))
     assert invoke("audit", engine_url, *base, "--previous", first) == 0
