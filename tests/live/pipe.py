@@ -24,7 +24,7 @@ from logproof.verify.audit.verify import verify
 from logproof.verify.policy import Policy
 from logproof.verify.verdict import Verdict
 from proxy.running import call, wait_for
-from verify.builders import needing, policy
+from verify.builders import needing, own_request, policy
 
 T = TypeVar("T")
 Answer = ReplayResult | ReplayFailure | None
@@ -75,7 +75,7 @@ def recordings(url: str, out: Path, ask: Callable[[OpenAI], T], calls: int, *opt
 
 async def verdicts_of(url: str, made: list[Artifact], policy_: Policy, **how: Any) -> list[tuple[Answer, Verdict]]:
     async with connect(url, Options(texts=False)) as connection:
-        return [await verify(connection, a, policy_, **how) for a in made]
+        return [await verify(connection, a, policy_, known=own_request(a), **how) for a in made]
 
 
 def rules(method: str) -> Policy:

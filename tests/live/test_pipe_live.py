@@ -35,6 +35,7 @@ from logproof.parallel import in_order
 from logproof.verify.artifact import artifact_files
 from logproof.verify.artifact.artifact import Artifact, artifact_columns, seal
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
+from logproof.verify.artifact.request_files import write_requests
 from logproof.verify.audit.verify import verify
 from logproof.verify.checks import recorded as offline
 from logproof.verify.checks import structure
@@ -44,6 +45,7 @@ from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.distance import max_abs, pair
 from logproof.verify.verdict import Verdict
+from verify.builders import own_request
 
 SCHEMA = {
     "type": "json_schema",
@@ -190,7 +192,22 @@ def test_commands_judge_what_the_proxy_wrote(
     assert "an exact pair" in capfd.readouterr().out
     records = tmp_path / "records.parquet"
     assert artifact_files.write(records, [recorded["chat"], recorded["structured"]]) == 2
-    verify = ("verify", records, *base, "--policy", rules_file, "--repeats", "2", "--concurrency", "2", "--json")
+    asked = tmp_path / "asked.requests"
+    write_requests(asked, [own_request(recorded["chat"]), own_request(recorded["structured"])])
+    verify = (
+        "verify",
+        records,
+        *base,
+        "--requests",
+        asked,
+        "--policy",
+        rules_file,
+        "--repeats",
+        "2",
+        "--concurrency",
+        "2",
+        "--json",
+    )
     assert command([str(a) for a in verify]) == 0
     found = json.loads(capfd.readouterr().out)
     assert [v["context"]["method"] for v in found] == ["decode", "decode"]
@@ -380,6 +397,7 @@ def test_structured_output_is_calibrated_and_captured_by_the_commands(
     assert command([str(a) for a in ("calibrate", prompts, *base, *claim)]) == 0
     assert "decode, constrained, width" in capfd.readouterr().out
     records = tmp_path / "r.parquet"
-    captured = ("capture", fresh, "-m", plugin_url, "-o", records, "-k", K, "--nonce", "n", *claim)
+    asked = ("--requests", tmp_path / "r.requests")
+    captured = ("capture", fresh, "-m", plugin_url, *asked, "-o", records, "-k", K, "--nonce", "n", *claim)
     assert command([str(a) for a in captured]) == 0
-    assert command([str(a) for a in ("verify", records, "--engine", plugin_url, "--policy", rules_file)]) == 0
+    assert command([str(a) for a in ("verify", records, "--engine", plugin_url, "--policy", rules_file, *asked)]) == 0

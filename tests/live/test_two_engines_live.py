@@ -126,7 +126,7 @@ def test_records_of_one_engine_replay_on_the_other(engine_url: str, sglang_url: 
                 made = [c async for c in capture(maker, RECORDS, pins, claim, concurrency=1)]
                 for one in made:
                     assert one.artifact is not None, one.error
-                    answer, verdict = await verify(trusted, one.artifact, RULES)
+                    answer, verdict = await verify(trusted, one.artifact, RULES, known=one.known)
                     assert isinstance(answer, ReplayResult), answer
                     assert (answer.method, answer.engine) == ("prefill", trusted.facts.engine)
                     assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.findings

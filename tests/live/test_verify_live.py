@@ -19,7 +19,6 @@ from logproof.verify.artifact.artifact import Artifact, Seed, artifact_columns, 
 from logproof.verify.artifact.replay_result import ReplayResult
 from logproof.verify.audit.verify import verify
 from logproof.verify.checks import recorded
-from logproof.verify.judge import judge
 from logproof.verify.policy import Policy
 from logproof.verify.record.capture import Pins, capture
 from logproof.verify.record.prompts import Prompt, prompts
@@ -28,7 +27,7 @@ from logproof.verify.replay.replay import replay
 from logproof.verify.stats import distance, redraw
 from logproof.verify.stats.sampler import Sampler
 from proxy.running import call
-from verify.builders import LOOSE, policy
+from verify.builders import LOOSE, judged, own_request, policy
 
 T = TypeVar("T")
 JSON = {"content-type": "application/json"}
@@ -68,7 +67,7 @@ def test_honest_artifacts_replay_exactly(engine_url: str, sampler: Sampler) -> N
                 answer = await replay(connection, artifact, repeats=2)
                 assert isinstance(answer, ReplayResult)
                 assert answer.noise_floor == 0.0
-                got = judge(artifact, answer, rules(connection), NOW)
+                got = judged(artifact, answer, rules(connection), NOW)
                 assert (got.status, got.level) == ("valid", "replayed"), got.reasons
 
     go(work())
@@ -88,7 +87,7 @@ def test_every_edited_token_is_found_at_its_position(engine_url: str) -> None:
                 own = artifact_columns(cheat)
                 pairs = distance.pair(own, answer.columns)
                 assert int(distance.positions_over(pairs, EXACT)[0]) in (at, at + 1)
-                got = judge(cheat, answer, rules(connection), NOW)
+                got = judged(cheat, answer, rules(connection), NOW)
                 assert got.status == "invalid"
                 assert recorded.check(cheat).replayable
 
@@ -120,12 +119,12 @@ def test_another_seed_is_found_without_any_engine(engine_url: str) -> None:
     for artifact in go(work()):
         seed = artifact.sampling.seed
         assert seed is not None
-        assert judge(artifact, None, None, NOW).status == "inconclusive"
+        assert judged(artifact, None, None, NOW).status == "inconclusive"
         other = msgspec.structs.replace(artifact.sampling, seed=Seed(value=seed.value + 1, origin="requester"))
-        got = judge(seal(msgspec.structs.replace(artifact, sampling=other)), None, None, NOW)
+        got = judged(seal(msgspec.structs.replace(artifact, sampling=other)), None, None, NOW)
         assert got.status == "invalid"
         hotter = msgspec.structs.replace(artifact.sampling, temperature=1.5)
-        assert judge(seal(msgspec.structs.replace(artifact, sampling=hotter)), None, None, NOW).status == "invalid"
+        assert judged(seal(msgspec.structs.replace(artifact, sampling=hotter)), None, None, NOW).status == "invalid"
 
 
 def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
@@ -134,7 +133,7 @@ def test_chat_in_chinese_with_emoji(engine_url: str) -> None:
             (artifact,) = await records(chat, CHAT, PINS)
             assert artifact.tokens.prompt_ids
         async with connect(engine_url, Options(texts=False)) as native:
-            answer, verdict = await verify(native, artifact, rules(native))
+            answer, verdict = await verify(native, artifact, rules(native), known=own_request(artifact))
             assert isinstance(answer, ReplayResult)
             assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
 
@@ -198,8 +197,9 @@ def test_the_commands_end_to_end(engine_url: str, tmp_path: Path, capfd: pytest.
         == 0
     )
     assert "an exact pair" in capfd.readouterr().out
-    assert invoke("capture", few, "-m", engine_url, "-o", record, "--fixed", "--nonce", "n", *claim) == 0
-    assert invoke("verify", record, "--engine", engine_url, "--policy", rules_file) == 0
+    asked = ("--requests", tmp_path / "a.requests")
+    assert invoke("capture", few, "-m", engine_url, "-o", record, "--fixed", "--nonce", "n", *asked, *claim) == 0
+    assert invoke("verify", record, "--engine", engine_url, "--policy", rules_file, *asked) == 0
 
 
 def cheating(fake: FakeServer, engine: str, edit: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
@@ -235,7 +235,20 @@ def other_word(body: dict[str, Any], reply: dict[str, Any]) -> None:
     choice["logprobs"]["tokens"][at], choice["logprobs"]["token_logprobs"][at] = name, row[name]
 
 
-def test_audits_of_an_honest_and_two_dishonest_providers(
+def cut(body: dict[str, Any], reply: dict[str, Any]) -> None:
+    """Runs the end of the prompt alone, and reports its ids truthfully."""
+    if not reply and isinstance(body.get("prompt"), str):
+        body["prompt"] = body["prompt"][4:]
+
+
+CHEATS = (
+    (hotter, "do not give the recorded tokens"),
+    (other_word, "do not give the recorded tokens"),
+    (cut, "the recorded prompt is not the one that was requested"),
+)
+
+
+def test_audits_of_an_honest_and_three_dishonest_providers(
     engine_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each audit against the first one: the honest provider stays as it was, the others are rejected at once."""
@@ -254,13 +267,13 @@ def test_audits_of_an_honest_and_two_dishonest_providers(
     assert invoke("audit", engine_url, *base, "--record", first) == 0
     assert invoke("audit", engine_url, *base, "--previous", first, "-o", page) == 0
     assert "nothing that matters" in page.read_text()
-    for edit, reason in ((hotter, "do not give the recorded tokens"), (other_word, "do not give the recorded tokens")):
+    for edit, reason in CHEATS:
         with FakeServer() as fake:
             cheating(fake, engine_url, edit)
             capfd.readouterr()
             assert invoke("audit", fake.url, *base, "--previous", first, "-o", page) == 1
         told = capfd.readouterr().out
-        assert "Rejected after 1 of 1 requests" in told
+        assert "Rejected after 1 of 3 planned requests" in told
         assert reason in told
         assert "changed: the audit was valid, is invalid" in told
         assert 'class="invalid"' in page.read_text()

@@ -131,8 +131,9 @@ def test_calibrate_requires_the_format_and_names_the_processor_that_were_given(
     assert made.requires.numbers == (NumberFormat(format="fixed", denominator=1024),)
     assert made.exact == 1e-4
     assert "machines: vllm 0.32.0, float32, Xeon 8581C" in capfd.readouterr().out
-    assert invoke("capture", prompts, "-m", fake.url, "-o", fixed, "--fixed", "--nonce", "n", *base) == 0
-    assert invoke("verify", fixed, "--engine", fake.url, "--policy", rules) == 0
+    asked = ("--requests", requests_of(fixed))
+    assert invoke("capture", prompts, "-m", fake.url, "-o", fixed, "--fixed", "--nonce", "n", *asked, *base) == 0
+    assert invoke("verify", fixed, "--engine", fake.url, "--policy", rules, *asked) == 0
     capfd.readouterr()
     assert invoke("verify", captured(fake, prompts), "--engine", fake.url, "--policy", rules) == 2
     assert "float32, required fixed 1/1024" in capfd.readouterr().out
