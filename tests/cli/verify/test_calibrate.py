@@ -137,3 +137,14 @@ def test_calibrate_requires_the_format_and_names_the_processor_that_were_given(
     capfd.readouterr()
     assert invoke("verify", captured(fake, prompts), "--engine", fake.url, "--policy", rules) == 2
     assert "float32, required fixed 1/1024" in capfd.readouterr().out
+
+
+def test_calibrate_says_that_engines_make_other_prompts_of_one_text(
+    fake: FakeServer, prompts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two honest engines with different templates would make every record of the one invalid on the other."""
+    with FakeServer() as executor:
+        start(executor, Tiny(lead="Be brief. "))
+        args = ("--engine", fake.url, "--executor", executor.url, "-o", prompts.with_name("p.json"), "-k", 10)
+        assert invoke("calibrate", prompts, *args, "--nonce", "c", "--concurrencies", 2, *SHORT) == 4
+    assert "both engines make other prompt ids of one request" in capfd.readouterr().err

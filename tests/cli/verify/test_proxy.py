@@ -23,6 +23,8 @@ from logproof.proxy.recorder import RecorderCounts
 from logproof.proxy.request_plan import ROUTES
 from logproof.proxy.rotating_lines import RotatingLines
 from logproof.verify.artifact import artifact_files
+from logproof.verify.artifact.known_request import request_digest
+from logproof.verify.artifact.request_files import read_requests
 from logproof.verify.checks import structure
 from logproof.verify.record.defaults import Defaults, merged, neutral, of_engine, stated
 from proxy.pairs import pair
@@ -123,7 +125,7 @@ def test_a_signal_ends_it_with_all_calls_written(
         client = threading.Thread(target=posts_then_signal, args=(port, got, number))
         client.start()
         args = ["--upstream", fake.url, "--out", str(out), "--listen", f"127.0.0.1:{port}", "--top-k", "3"]
-        assert run(["proxy", *args, "--wire-log", "--on-full", "closed"]) == 0
+        assert run(["proxy", *args, "--wire-log", "--requests", "--on-full", "closed"]) == 0
         client.join()
     assert got == [pair("chat").direct.encode()] * 3
     told = capsys.readouterr().err
@@ -133,6 +135,8 @@ def test_a_signal_ends_it_with_all_calls_written(
     artifacts = [a for p in sorted(out.glob("artifacts-*.jsonl")) for a in artifact_files.read(p)]
     assert [structure.faults(a) for a in artifacts] == [[], [], []]
     assert artifacts[0].claim.engine.name == "vllm"
+    known = read_requests([out])
+    assert {request_digest(a.request.path, a.request.body) for a in artifacts} == set(known)
     assert KEY.encode() not in everything(out)
     assert KEY not in told
     wires = [json.loads(w) for p in out.glob("wire-*.jsonl") for w in p.read_bytes().splitlines()]

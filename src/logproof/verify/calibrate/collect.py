@@ -18,10 +18,12 @@ from logproof.parallel import in_order
 from logproof.verify.artifact.artifact import Artifact, Claim, artifact_digest
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.calibrate.fit import HonestPair
+from logproof.verify.checks.prompt_match import check_prompt
 from logproof.verify.checks.recorded import check
 from logproof.verify.policy import NoiseFloor
 from logproof.verify.record.capture import CapturedPrompt, Pins, capture
 from logproof.verify.record.prompts import Prompt
+from logproof.verify.replay.prompt_ids import make_prompt
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
 from logproof.verify.stats.distance import max_abs, pair
@@ -137,6 +139,10 @@ async def _answer(
         return ReplayFailure("engine_error", f"the record fails its own test {bad.test}: {bad.detail}")
     if not checked.replayable:
         return ReplayFailure("engine_error", "the record holds no ids or no logprobs")
+    made = await make_prompt(verifier, artifact.request.path, artifact.request.body)
+    prompt = check_prompt(artifact, None, made)
+    if prompt.outcome == "fail":
+        return ReplayFailure("engine_error", f"both engines make other prompt ids of one request: {prompt.detail}")
     return await replay(verifier, artifact, method, repeats=repeats)
 
 
