@@ -278,9 +278,10 @@ class Records(msgspec.Struct, frozen=True, eq=False):
     requests: Mapping[str, KnownRequest]
 
 
-async def court_records(fake: FakeServer, **aim: Any) -> Records:
-    """Everything that a court needs, made on this server. aim: as `fit.Aim`."""
-    policy = await calibrated(fake, Tiny(), **{"require": "sampled", **aim})
+async def court_records(fake: FakeServer, noise: float = 0.0, **aim: Any) -> Records:
+    """Everything that a court needs, made on this server. noise: of the trusted engine's logits, nats. aim: as
+    `fit.Aim`."""
+    policy = await calibrated(fake, Tiny(jitter=noise), **{"require": "sampled", **aim})
     (fair,) = asked(1, "fair")
     honest = {name: await honest_record(fake, pins, fair) for name, pins in SAMPLINGS.items()}
     cheats = {name: await cheat_record(fake, cheat) for name, cheat in CHEATS.items()}
