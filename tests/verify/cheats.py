@@ -244,7 +244,7 @@ class Court:
 
 
 _replay = verify_module.replay
-_make_prompt = getattr(verify_module, "make_prompt", None)
+_make_prompt = verify_module.make_prompt
 
 
 def chosen_by_claim(chosen: object) -> bool:
@@ -258,7 +258,7 @@ async def court(fake: FakeServer, engine: Tiny, policy: Policy) -> AsyncIterator
     serve(fake, engine)
     async with open_tiny(fake) as connection:
         one = Court(connection, policy)
-        with patch.multiple(verify_module, replay=one.replay):
+        with patch.multiple(verify_module, replay=one.replay, make_prompt=one.prompt):
             yield one
 
 

@@ -14,7 +14,11 @@ import pytest
 
 from fakes.server import FakeServer
 from logproof.verify.artifact.artifact import Artifact
+from logproof.verify.checks import recorded
+from logproof.verify.checks.case import trusted_facts
 from logproof.verify.field_table import FIELDS, field_types
+from logproof.verify.policy import PolicyEngine
+from verify.builders import PLAIN, artifact, bfloat, draw, logits, policy, record
 from verify.cheats import CHEATS, SAMPLINGS, Court, Records, court, court_records
 from verify.claim_domains import ABSENT, CLAIMS, Change, dangerous, domain, joint, plain_record, readable, stated
 from verify.tiny import Tiny
@@ -23,9 +27,6 @@ SEED = 20
 """Of every random choice here."""
 ONE_WORD = ("schema", "sampling.seed.derivation.alg")
 """Fields that may hold one word alone."""
-HOLES = ("hidden system message", "cut prompt", "seed chosen where none is asked")
-"""Deviating records that are valid as they stand."""
-CLOSED = [name for name in CHEATS if name not in HOLES]
 EACH, PAIRS, JOINT = 2, 500, 600
 """Records on which every value of every claim is tried, and how many pairs and joint assignments are."""
 
@@ -98,14 +99,14 @@ def test_honest_records_need_only_what_evidence_holds(trial: Trial, name: str) -
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_deviating_records_are_not_valid(trial: Trial, name: str) -> None:
-    assert trial.lifted(name, []) == (name in HOLES)
+    assert not trial.lifted(name, [])
 
 
 def test_no_single_claim_lifts_a_deviating_record(trial: Trial) -> None:
     random, lifting = Random(SEED), []
     for path in CLAIMS:
         for value in domain(path, trial.plain["pre-filled"]):
-            names = random.sample(CLOSED, EACH)
+            names = random.sample(list(CHEATS), EACH)
             lifting += [(n, path, value) for n in names if trial.lifted(n, [(path, value)])]
     assert lifting == []
 
@@ -114,7 +115,7 @@ def test_no_pair_of_claims_lifts_a_deviating_record(trial: Trial) -> None:
     random, lifting = Random(SEED), []
     pairs = list(combinations(CLAIMS, 2))
     for paths in random.sample(pairs, PAIRS):
-        name = random.choice(CLOSED)
+        name = random.choice(list(CHEATS))
         changes = [(p, random.choice(dangerous(p, trial.plain[name]))) for p in paths]
         lifting += [(name, changes)] if trial.lifted(name, changes) else []
     assert lifting == []
@@ -123,7 +124,7 @@ def test_no_pair_of_claims_lifts_a_deviating_record(trial: Trial) -> None:
 def test_no_joint_assignment_of_claims_lifts_a_deviating_record(trial: Trial) -> None:
     random, lifting = Random(SEED), []
     for _ in range(JOINT):
-        name = random.choice(CLOSED)
+        name = random.choice(list(CHEATS))
         values = {path: dangerous(path, trial.plain[name]) for path in CLAIMS}
         changes = joint(values, random)
         lifting += [(name, changes)] if trial.lifted(name, changes) else []
@@ -147,3 +148,16 @@ def test_claims_are_read_as_a_verifier_reads_them(trial: Trial) -> None:
     assert isinstance(other, Artifact)
     assert other.sampling == msgspec.structs.replace(honest.sampling, temperature=0.7)
     assert trial.levels(honest, [("seal.digest", "0" * 64)]) == [("invalid", "none")] * 2
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16", "x"])
+def test_a_claim_of_another_format_hides_no_rounded_logits(dtype: str | None) -> None:
+    """Where all honest machines had float32, rounded logits fail, whatever the record claims of them."""
+    z = bfloat(logits(20, 3))
+    made = artifact(record(z, draw(z, PLAIN, 7), 20), dtype=dtype)
+    machine = PolicyEngine(name="vllm", dtype="float32")
+    rules = policy(executor=PolicyEngine(), machines=(machine,))
+    findings = recorded.check(made, trusted_facts(made, rules)).findings
+    assert [f.reason for f in findings if f.outcome == "fail"] == ["lattice"]
+    either = policy(executor=PolicyEngine(), machines=(machine, PolicyEngine(name="vllm", dtype="bfloat16")))
+    assert not [f for f in recorded.check(made, trusted_facts(made, either)).findings if f.outcome == "fail"]

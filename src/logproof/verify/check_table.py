@@ -89,8 +89,7 @@ SELF_REPLAY = Check(
 SEED_ORIGIN = Check(
     id="seed",
     name="who chose the seed",
-    sees="the recorded request states the seed, or it follows from the requester's nonce; of several choices, it asks"
-    " for as many",
+    sees="the recorded request states the seed, derived from a nonce or not; of several choices, it asks for as many",
     source="our rules",
     file="checks/seed.py",
     blind="a requester who is in league with the executor",

@@ -22,6 +22,7 @@ from logproof.verify.check_table import (
     GREEDY,
     MASS,
     POLICY,
+    PROMPT,
     REQUEST,
     ROUNDING,
     SAMPLING,
@@ -120,8 +121,8 @@ _CLAIM = (
 _REQUEST = (
     _needed("request.dialect", "how the body is read", REQUEST, by="requester"),
     _needed("request.path", "how the body is read", REQUEST, by="requester", instead="requester"),
-    _needed("request.body", "what was asked", REQUEST, POLICY, by="requester", instead="requester"),
-    _stricter("request.redactions", "what was blanked is left open", REQUEST),
+    _needed("request.body", "what was asked", REQUEST, PROMPT, POLICY, by="requester", instead="requester"),
+    _stricter("request.redactions", "what was blanked is left open", REQUEST, PROMPT),
 )
 _SAMPLING = (
     _leaf("temperature", "which draw is repeated, or the best token is due", *_DRAWN, GREEDY, MASS),
@@ -158,7 +159,7 @@ _REPLY = (
     _needed("logprobs.format", "how far a value may be rounded", STRUCTURE, POLICY),
     _needed("logprobs.denominator", "how far a value may be rounded", STRUCTURE, POLICY),
     _stricter("logprobs.step", "more than the format's own rounding fails", STRUCTURE),
-    _needed("tokens.prompt_ids", "what is replayed", DISTRIBUTION),
+    _needed("tokens.prompt_ids", "what is replayed", PROMPT, DISTRIBUTION, instead="verifier"),
     _evidence("tokens.completion_ids", "the text that is judged", DISTRIBUTION, SAMPLING, SEED, SELF_REPLAY, GREEDY),
     _comment("tokens.prompt_cut"),
     _evidence("positions", "without them nothing is compared", STRUCTURE),

@@ -165,6 +165,12 @@ class Policy(Record, frozen=True, kw_only=True, dict=True):
         """The machines that calibration saw, in words."""
         return "; ".join(machine.words for machine in self.machines) or "none is named"
 
+    @property
+    def executor_dtype(self) -> str | None:
+        """Format of the executor's logits: as stated, else the one that all honest records claimed."""
+        seen = {machine.dtype for machine in self.machines}
+        return self.executor.dtype or (seen.pop() if len(seen) == 1 else None)
+
     def level_of(self, check: Check) -> float:
         """Level of one statistical check of SHARES. S2g has that of S2."""
         return self.level * SHARES[check.id] * LEVEL_ROUNDING

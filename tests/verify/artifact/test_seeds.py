@@ -16,13 +16,22 @@ def test_derived_seeds() -> None:
     assert derivation_holds(bound)
     assert not derivation_holds(msgspec.structs.replace(bound, value=value + 1))
     assert not derivation_holds(msgspec.structs.replace(bound, derivation=None))
-    assert seed_is_bound(holding(bound))
-    assert not seed_is_bound(holding(msgspec.structs.replace(bound, value=value + 1)))
+    assert seed_is_bound(holding(bound, asked=value))
+    assert not seed_is_bound(holding(msgspec.structs.replace(bound, value=value + 1), asked=value + 1))
 
 
-def holding(seed: Seed | None) -> Artifact:
-    """A record with this seed, whose request names the seed 7."""
-    made = artifact(record(logits(2, 1), [3, 4], 3), seed=7, k=3)
+def test_a_derivation_alone_binds_nobody() -> None:
+    """An executor derives from nonces of its own until one fits."""
+    nonce, value = next((n, v) for n in map(str, range(1000)) if (v := derive_seed(n, "p")) % 100 == 7)
+    found = Seed(value=value, origin="derived", derivation=Derivation(alg="sha256-31", nonce=nonce, id="p"))
+    assert derivation_holds(found)
+    assert not seed_is_bound(holding(found))
+    assert not seed_is_bound(holding(found, asked=None))
+
+
+def holding(seed: Seed | None, asked: int | None = 7) -> Artifact:
+    """A record with this seed, whose request asks for another."""
+    made = artifact(record(logits(2, 1), [3, 4], 3), seed=asked, k=3)
     return change(made, sampling=msgspec.structs.replace(made.sampling, seed=seed))
 
 

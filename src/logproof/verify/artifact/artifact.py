@@ -96,7 +96,7 @@ class Derivation(Record, frozen=True, kw_only=True):
 
 
 class Seed(Record, frozen=True, kw_only=True):
-    """A seed and who chose it. Only requester and a checked derivation bind the executor."""
+    """A seed and who chose it. It binds the executor only where the recorded request states it."""
 
     value: int
     origin: Origin

@@ -1,4 +1,4 @@
-"""Seeds that the executor cannot choose: the requester's own, or one that follows from a nonce and a request's id."""
+"""Seeds that the executor cannot choose: those that the request states, derived from a nonce or not."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ def derive_seed(nonce: str, request_id: str) -> int:
 
 
 def seed_is_bound(artifact: Artifact) -> bool:
-    """Whether the executor could not have chosen the seed: the request states it, or a derivation gives it."""
+    """Whether the executor could not have chosen the seed: the recorded request states it.
+
+    A derivation shows how it was made, and binds nobody by itself: an executor may derive from as many nonces as it
+    likes until one fits.
+    """
     seed = artifact.sampling.seed
     if seed is None or seed.origin not in ("requester", "derived"):
         return False
-    if seed.origin == "derived":
-        return derivation_holds(seed)
+    if seed.origin == "derived" and not derivation_holds(seed):
+        return False
     stated = read_stated(artifact)
     asked = None if stated is None else stated.sampling.seed
     return asked is not None and asked.value == seed.value

@@ -96,7 +96,7 @@ def trusted_facts(
         required_profile=None if kind is None else kind.sampler_profile,
         eos_ids=policy.eos_ids,
         vocab_size=size if same else None,
-        dtype=policy.executor.dtype,
+        dtype=policy.executor_dtype,
         least_denominator=policy.least_denominator,
         keys=keys or policy.requires.key_ids,
         known=known,
