@@ -112,6 +112,7 @@ _UNREPEATED = frozenset(
 _INERT = frozenset(
     {
         "metadata",
+        "model",
         "modalities",
         "prediction",
         "prompt_cache_key",
