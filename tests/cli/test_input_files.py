@@ -39,6 +39,7 @@ INPUTS = {
     "replay artifact": f"replay @ --engine {URL}",
     "verify artifact": f"verify @ --engine {URL}",
     "verify policy": f"verify prompts.jsonl --policy @ --engine {URL}",
+    "verify requests": f"verify prompts.jsonl --requests @ --engine {URL}",
     "calibrate file": f"calibrate @ --engine {URL} --out written.json",
     "calibrate honest": f"calibrate prompts.jsonl --honest @ --engine {URL} --out written.json",
     "audit policy": f"{AUDIT} --policy @ --prompts prompts.jsonl",
@@ -53,12 +54,14 @@ FREE = {
     "generate file": ("empty", "json"),
     "generate json_schema": ("json",),
     "proxy generation_config": ("json",),
+    "verify artifact": ("binary", "json"),
 }
-"""What is no fault: a prompt may be any text; a schema, and an engine's config, may hold fields of any name."""
+"""What is no fault: a prompt may be any text; a schema, and an engine's config, may hold fields of any name; a line
+that is no artifact gets a verdict of its own."""
 
 OTHERS = {
     "score record", "generate record", "probe record", "eval directory", "eval log", "parity directory",
-    "report page", "runs directory", "export to", "capture output", "proxy output", "verify output",
+    "report page", "runs directory", "export to", "capture output", "capture requests", "proxy output", "verify output",
     "calibrate output", "audit output", "audit keep", "audit record", "demo directory",
 }  # fmt: skip
 """Parameters that are paths of what is written, and directories where a missing run is no fault."""

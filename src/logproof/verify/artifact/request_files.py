@@ -6,7 +6,7 @@ with it must have it from the requester, never from the party that is judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -45,21 +45,31 @@ def read_requests(paths: Iterable[Path], public_key: str | None = None) -> dict[
     """The requests of several files by their digests; of a folder, those of its files `requests-*.jsonl`.
 
     public_key: the requester's, hex; then only lines that it signed count. Raises ArtifactError naming the file and
-    line of the first malformed one, StoreError for an unreadable file, UsageError where the package for signatures is
-    missing.
+    line of the first malformed one, or a path that holds none; StoreError for an unreadable file; UsageError where the
+    package for signatures is missing.
     """
     known: dict[str, KnownRequest] = {}
-    files = [file for path in paths for file in (sorted(path.glob("requests-*.jsonl")) if path.is_dir() else [path])]
-    for path in files:
-        for number, text in enumerate(read_bounded(path, MAX_FILE_BYTES).splitlines(), start=1):
-            if not text.strip():
-                continue
-            line, digest = _decoded(text, f"{path}:{number}")
+    for path in paths:
+        lines = [pair for file in _files_of(path) for pair in _lines_of(file)]
+        if not lines:
+            raise ArtifactError(f"{path} holds no requests", hint="capture --requests and the proxy write them")
+        for line, digest in lines:
             if public_key is None:
                 known[digest] = KnownRequest(path=line.path, body=line.body, source="file")
             elif line.signature is not None and line.signature.key_id == public_key and fits(line.signature, digest):
                 known[digest] = KnownRequest(path=line.path, body=line.body, source="signed")
     return known
+
+
+def _files_of(path: Path) -> list[Path]:
+    return sorted(path.glob("requests-*.jsonl")) if path.is_dir() else [path]
+
+
+def _lines_of(file: Path) -> Iterator[tuple[RequestLine, str]]:
+    """Each line of a file with the digest of its request."""
+    for number, text in enumerate(read_bounded(file, MAX_FILE_BYTES).splitlines(), start=1):
+        if text.strip():
+            yield _decoded(text, f"{file}:{number}")
 
 
 def _decoded(text: bytes, where: str) -> tuple[RequestLine, str]:
