@@ -198,6 +198,8 @@ def test_commands_judge_what_the_proxy_wrote(
         "verify",
         records,
         *base,
+        "--generation-config",
+        "vllm",
         "--requests",
         asked,
         "--policy",
