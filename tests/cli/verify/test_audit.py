@@ -62,7 +62,19 @@ def test_a_second_engine_must_reject_too(
 ) -> None:
     with FakeServer() as far:
         start(far, Tiny(weights=1))
-        base = ("audit", fake.url, "--trusted", far.url, "--policy", rules, "--prompts", prompts, *SHORT)
+        base = (
+            "audit",
+            fake.url,
+            "--trusted",
+            far.url,
+            "--policy",
+            rules,
+            "--prompts",
+            prompts,
+            "--nonce",
+            "n",
+            *SHORT,
+        )
         assert invoke(*base) == 1
         assert "not the claimed model on a machine like those calibrated" in capfd.readouterr().out
         assert invoke(*base, "--second", fake.url) == 2
