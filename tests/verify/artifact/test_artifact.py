@@ -48,6 +48,20 @@ def test_published_schema_is_current_and_fits(made: Artifact) -> None:
         jsonschema.validate({**json.loads(encode_artifact(made)), "extra": 1}, schema)
 
 
+def nested(levels: int) -> object:
+    """Arrays and objects in each other."""
+    value: object = 1
+    for i in range(levels):
+        value = [value] if i % 2 else {"a": value}
+    return value
+
+
+def test_a_deep_request_has_a_digest(made: Artifact) -> None:
+    document = {**json.loads(encode_artifact(made)), "seal": None}
+    document["request"]["body"] = nested(100)
+    assert len(artifact_digest(decode_artifact(json.dumps(document)))) == 64
+
+
 @pytest.mark.parametrize(
     ("edit", "match"),
     [
@@ -61,6 +75,7 @@ def test_published_schema_is_current_and_fits(made: Artifact) -> None:
         (lambda d: d["tokens"].update(completion_ids=[1.5]), "int"),
         (lambda d: d["positions"]["ids"][0].append(2**63), "64 bits"),
         (lambda d: d["positions"].update(kept=[-(2**63) - 1]), "64 bits"),
+        (lambda d: d["request"].update(body=nested(101)), "100 levels"),
     ],
 )
 def test_what_is_missing_or_unknown_is_malformed(made: Artifact, edit: object, match: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from logproof.verify.artifact.artifact import Artifact, TokenIds, artifact_columns
 from logproof.verify.checks import recorded
+from logproof.verify.checks.case import TrustedFacts
 from logproof.verify.checks.end import end_chances, end_faults, ending_ids
 from logproof.verify.stats.sampler import Sampler
 from verify.builders import (
@@ -20,11 +21,14 @@ from verify.builders import (
     log_softmax,
     logits,
     masked,
+    own_request,
     record,
     requested,
 )
 
 replace = msgspec.structs.replace
+KNOWN = TrustedFacts(eos_ids=(EOS,))
+"""The verifier knows what ends a completion."""
 
 
 def made(ids: list[int], finish: str | None, **sampling: object) -> Artifact:
@@ -45,7 +49,7 @@ def made(ids: list[int], finish: str | None, **sampling: object) -> Artifact:
     ],
 )
 def test_sound_ends(ids: list[int], finish: str, sampling: dict[str, object]) -> None:
-    assert end_faults(made(ids, finish, **sampling)) == []
+    assert end_faults(made(ids, finish, **sampling), KNOWN) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,7 @@ def test_sound_ends(ids: list[int], finish: str, sampling: dict[str, object]) ->
     ],
 )
 def test_contradictions(ids: list[int], finish: str, sampling: dict[str, object], words: str) -> None:
-    found = end_faults(made(ids, finish, **sampling))
+    found = end_faults(made(ids, finish, **sampling), KNOWN)
     assert [f.kind for f in found] == ["contradiction"]
     assert words in found[0].detail
 
@@ -126,7 +130,7 @@ def ended(rows: list[dict[int, float]], ids: list[int], finish: str, **fields: o
     base = artifact(columns, k=2)
     settings = {"ignore_eos": False, "max_tokens": len(ids), **fields}
     told = change(base, sampling=replace(base.sampling, **settings), end=replace(base.end, finish_reason=finish))
-    found = next(f for f in recorded.check(told).findings if f.test == "S6")
+    found = next(f for f in recorded.check(told, KNOWN).findings if f.test == "S6")
     assert found.outcome == "pass"
     return found.detail, found.statistic
 
@@ -183,3 +187,16 @@ def test_a_limit_that_the_protocol_fixes_ends_a_text() -> None:
     base = made([3] * 16, "length", max_tokens=None)
     told = change(base, sampling=replace(base.sampling, max_tokens=16, sources={"max_tokens": "protocol"}))
     assert end_faults(told) == []
+
+
+def test_an_id_that_only_the_record_calls_an_end_ends_nothing() -> None:
+    """An executor that stops early claims that its last token ends completions."""
+    base = made([3, 4], "stop")
+    model = replace(base.claim.model, eos_ids=(EOS, 4))
+    claimed = change(base, claim=replace(base.claim, model=model))
+    assert [f.kind for f in end_faults(claimed)] == ["unknown"]
+    assert "only the record says that 4 ends a completion" in end_faults(claimed)[0].detail
+    assert [f.kind for f in end_faults(claimed, KNOWN)] == ["contradiction"]
+    own = TrustedFacts(known=own_request(claimed))
+    assert end_faults(claimed, own) == []
+    assert end_faults(made([3, 4, 5, 6], "length")) == []

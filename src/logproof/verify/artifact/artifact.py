@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from itertools import chain
 from typing import Literal
 
@@ -25,6 +26,9 @@ from logproof.verify.artifact.columns import Columns, make_columns
 SCHEMA = "logproof-artifact/1"
 MAX_BYTES = 64 * 1024 * 1024
 """Largest JSON document of one artifact that is read."""
+
+MAX_DEPTH = 100
+"""Levels of arrays and objects in a recorded request."""
 
 Mode = Literal["raw", "processed", "constrained", "unknown"]
 Origin = Literal["requester", "derived", "executor", "unknown"]
@@ -285,8 +289,8 @@ def positions_of(columns: Columns, kept: tuple[int, ...] | None = None) -> Posit
 
 
 def decode_artifact(data: bytes | str) -> Artifact:
-    """One artifact from JSON. Raises ArtifactError: too large, not JSON, unknown or missing keys, wrong types, or whole
-    numbers that its digest has no place for."""
+    """One artifact from JSON. Raises ArtifactError: too large, not JSON, unknown or missing keys, wrong types, or
+    values that its digest has no place for."""
     if len(data) > MAX_BYTES:
         raise ArtifactError(f"artifact of {len(data)} bytes; the limit is {MAX_BYTES}")
     try:
@@ -295,6 +299,8 @@ def decode_artifact(data: bytes | str) -> Artifact:
         raise ArtifactError(f"artifact is malformed: {error}") from None
     if artifact.positions is not None and not _fits_digest(artifact.positions):
         raise ArtifactError("artifact is malformed: a number of its positions does not fit 64 bits")
+    if _is_deep(artifact.request.body):
+        raise ArtifactError(f"artifact is malformed: its request's body has more than {MAX_DEPTH} levels")
     return artifact
 
 
@@ -302,6 +308,21 @@ def _fits_digest(rows: Positions) -> bool:
     """Whether all whole numbers of these columns fit the signed 64 bits in which they are digested."""
     numbers = [*chain.from_iterable(rows.ids), *(rows.kept or ())]
     return not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**63)
+
+
+def _is_deep(body: object) -> bool:
+    """Whether a JSON value is nested beyond MAX_DEPTH, where recursive code would end the program."""
+    level = [body]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for value in level for inner in _members(value)]
+        if not level:
+            return False
+    return True
+
+
+def _members(value: object) -> Iterable[object]:
+    """What a JSON array or object holds."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def encode_artifact(artifact: Artifact) -> bytes:

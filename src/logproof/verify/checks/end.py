@@ -124,7 +124,17 @@ def _not_requested(artifact: Artifact, facts: TrustedFacts) -> list[EndFault]:
         known = own or facts.server.stands_for(leaf, recorded) or recorded == protocol.get(leaf)
         if recorded not in (None, EMPTY.get(leaf), requested) and not (requested is None and known):
             faults.append(EndFault("unknown", f"{leaf} {recorded!r} is not what the request states"))
-    return faults
+    return [*faults, *_claimed_eos(artifact, facts)]
+
+
+def _claimed_eos(artifact: Artifact, facts: TrustedFacts) -> list[EndFault]:
+    """An end by an id that only the record calls one: an executor that stops anywhere could claim its last token."""
+    ids, stops = artifact.tokens.completion_ids, artifact.sampling.stop_token_ids
+    if facts.eos_ids is not None or facts.own_record or artifact.end.finish_reason == "length" or not ids:
+        return []
+    if artifact.sampling.ignore_eos or ids[-1] in (stops or ()) or ids[-1] not in (artifact.claim.model.eos_ids or ()):
+        return []
+    return [EndFault("unknown", f"only the record says that {ids[-1]} ends a completion; the policy names no such id")]
 
 
 class EndChances(msgspec.Struct, frozen=True, eq=False):
