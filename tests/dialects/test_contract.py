@@ -24,7 +24,7 @@ SAID = WireReply(200, (), b'{"said": "Good day to you."}')
 
 
 @pytest.mark.parametrize("dialect_id", dialect_ids())
-def test_shape(dialect_id: str) -> None:
+def test_a_dialect_names_its_id_channels_and_path(dialect_id: str) -> None:
     contract.check_shape(get_dialect(dialect_id))
 
 

@@ -145,7 +145,7 @@ def test_a_chat_prompt_is_scored_as_its_ids_are(chat: Model, native: Model, name
     assert np.array_equal(whole(response.prompt).logprobs, whole(other.prompt).logprobs, equal_nan=True)
 
 
-def test_label_scores_stream_too(chat: Model) -> None:
+def test_a_streamed_chat_gives_the_same_label_scores(chat: Model) -> None:
     check_alike(chat, ask(PROMPTS["english"], scoring=Scoring(label_ids=(260, 504))))
 
 

@@ -128,7 +128,7 @@ def test_a_limit_always_goes_out() -> None:
         ),
     ],
 )
-def test_sent(leaf: str, value: object, pointer: str, wire: object) -> None:
+def test_anthropic_messages_sends(leaf: str, value: object, pointer: str, wire: object) -> None:
     lowered = lower(with_leaf(leaf, value), DIALECT, Facts())
     node: object = json.loads(lowered.wire.body)
     for key in pointer.split("/")[1:]:
@@ -175,7 +175,7 @@ def test_sent(leaf: str, value: object, pointer: str, wire: object) -> None:
         ("options.frobnicate", 1, "no field"),
     ],
 )
-def test_refused(leaf: str, value: object, word: str) -> None:
+def test_anthropic_messages_refuses(leaf: str, value: object, word: str) -> None:
     assert word in refusal(with_leaf(leaf, value))[leaf]
 
 

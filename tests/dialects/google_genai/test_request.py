@@ -135,7 +135,7 @@ def test_model_version(name: str, version: tuple[int, int]) -> None:
         ("options.mediaResolution", "M", "/generationConfig/mediaResolution", "M"),
     ],
 )
-def test_sent(leaf: str, value: object, pointer: str, wire: object) -> None:
+def test_google_genai_sends(leaf: str, value: object, pointer: str, wire: object) -> None:
     lowered = lower(with_leaf(leaf, value), DIALECT, Facts())
     node: object = json.loads(lowered.wire.body)
     for key in pointer.split("/")[1:]:
@@ -176,7 +176,7 @@ def test_sent(leaf: str, value: object, pointer: str, wire: object) -> None:
         ("options.frobnicate", 1, "no field"),
     ],
 )
-def test_refused(leaf: str, value: object, word: str) -> None:
+def test_google_genai_refuses(leaf: str, value: object, word: str) -> None:
     assert word in refusal(with_leaf(leaf, value))[leaf]
 
 

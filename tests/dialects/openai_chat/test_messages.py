@@ -138,7 +138,7 @@ SIGNED = Opaque("anthropic_messages", "signature", "e")
         (Message("assistant", (ToolCallPart("a", "f", "{}", SIGNED),)), ANY, "opaque", "on a part"),
     ],
 )
-def test_refused(message: Message, facts: Facts, leaf: str, reason: str) -> None:
+def test_openai_chat_refuses(message: Message, facts: Facts, leaf: str, reason: str) -> None:
     assert reason in refusal(ask(HI, message, HI), facts)[f"input.messages.{leaf}"]
 
 

@@ -54,7 +54,7 @@ def test_choices_come_in_index_order() -> None:
         ("eos", False, "other"),
     ],
 )
-def test_finish(raw: str | None, called: bool, reason: str) -> None:
+def test_openai_chat_finish_reasons(raw: str | None, called: bool, reason: str) -> None:
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{"}}] if called else None
     finish = DIALECT.lift(ask(), made({"tool_calls": calls}, finish_reason=raw)).choices[0].finish
     assert (finish.reason, finish.raw) == (reason, raw)

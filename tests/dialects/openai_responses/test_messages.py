@@ -131,7 +131,7 @@ def own(item: Any) -> Opaque:
         (Message("assistant", (ReasoningPart("x", own(ITEM)),)), ANY, "opaque", "was changed"),
     ],
 )
-def test_refused(message: Message, facts: Facts, leaf: str, reason: str) -> None:
+def test_openai_responses_refuses(message: Message, facts: Facts, leaf: str, reason: str) -> None:
     assert reason in refusal(ask(HI, message, HI), facts)[f"input.messages.{leaf}"]
 
 

@@ -170,7 +170,7 @@ def test_reasoning_of_open_models_is_their_own_text() -> None:
         ({"status": "incomplete"}, Finish("other", "incomplete")),
     ],
 )
-def test_finish(fields: dict[str, Any], finish: Finish) -> None:
+def test_openai_responses_finish_reasons(fields: dict[str, Any], finish: Finish) -> None:
     assert DIALECT.lift(ask(), made(**fields)).choices[0].finish == finish
 
 

@@ -145,7 +145,7 @@ SENT: list[Case] = [
 
 
 @pytest.mark.parametrize(("endpoints", "groups", "body"), SENT)
-def test_sent(endpoints: dict[str, Facts], groups: dict[str, Any], body: dict[str, Any]) -> None:
+def test_openai_responses_sends(endpoints: dict[str, Facts], groups: dict[str, Any], body: dict[str, Any]) -> None:
     for name, facts in endpoints.items():
         assert extra(ask(**groups), facts) == body, name
 
@@ -222,7 +222,7 @@ REFUSED: list[tuple[dict[str, Facts], dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("endpoints", "groups", "leaf", "reason"), REFUSED)
-def test_refused(endpoints: dict[str, Facts], groups: dict[str, Any], leaf: str, reason: str) -> None:
+def test_openai_responses_refuses(endpoints: dict[str, Facts], groups: dict[str, Any], leaf: str, reason: str) -> None:
     for name, facts in endpoints.items():
         assert reason in refusal(ask(**groups), facts)[leaf], name
 
@@ -253,7 +253,7 @@ def test_a_dropped_leaf_leaves_the_body() -> None:
     ),
     st.sampled_from(sorted(ALL)),
 )
-def test_every_sampling_value_is_decided(sampling: Sampling, name: str) -> None:
+def test_lowering_decides_every_sampling_value(sampling: Sampling, name: str) -> None:
     request = Request("m", Input(messages=(HI,)), sampling=sampling)
     try:
         kinds: set[str] = {d.kind for d in lowered(request, ALL[name]).decisions}

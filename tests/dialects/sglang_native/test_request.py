@@ -87,7 +87,7 @@ def test_temperature_and_max_tokens_always_go_out() -> None:
         ("options.lora_path", "a", "/lora_path", "a"),
     ],
 )
-def test_sent(leaf: str, value: object, pointer: str, wire: object) -> None:
+def test_sglang_native_sends(leaf: str, value: object, pointer: str, wire: object) -> None:
     lowered = lower(with_leaf(leaf, value), DIALECT, FACTS)
     node: object = json.loads(lowered.wire.body)
     for key in pointer.split("/")[1:]:
@@ -145,7 +145,7 @@ def with_leaf(leaf: str, value: object) -> Request:
         ("options.session_params", {}, "no field"),
     ],
 )
-def test_refused(leaf: str, value: object, word: str) -> None:
+def test_sglang_native_refuses(leaf: str, value: object, word: str) -> None:
     assert word in refusal(with_leaf(leaf, value))[leaf]
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from logproof.errors import BadReply
 from logproof.eval.plan.method import TaskMethod, TaskPlan
-from logproof.eval.score.outcome import Contexts, check_bos, score
+from logproof.eval.score.outcome import Contexts, score
+from logproof.eval.score.prompt_beginning import check_bos
 from logproof.eval.tasks.task import ClpItem, GenItem, PplItem, Settings
 from logproof.ir.response import Choice, Finish, Labels, Response, Tokens, Usage
 

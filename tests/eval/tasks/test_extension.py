@@ -22,8 +22,9 @@ MODULE = '''
 
 from collections.abc import Sequence
 
+from logproof.eval.tasks.option_prompts import ppl_item
 from logproof.eval.tasks.rows import Row
-from logproof.eval.tasks.task import PplItem, Task, blocks, ppl_item
+from logproof.eval.tasks.task import PplItem, Task, blocks
 
 
 class CapitalRow(Row, frozen=True):

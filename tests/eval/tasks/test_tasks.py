@@ -7,8 +7,9 @@ import pytest
 
 from eval.toy import ToyEngine, connection, ready, run
 from logproof.errors import UsageError
+from logproof.eval.tasks.option_prompts import ppl_item
 from logproof.eval.tasks.rows import ArcRow, Choices, Gsm8kRow, HellaswagRow, MmluRow, Row
-from logproof.eval.tasks.task import PplItem, Settings, Task, blocks, ppl_item
+from logproof.eval.tasks.task import PplItem, Settings, Task, blocks
 from logproof.eval.tasks.task_list import TASKS, arc_easy_ppl, get_task, gsm8k_gen, hellaswag_ppl, mmlu_clp
 
 ARC = ArcRow("1", "Why is it? ", Choices(["cold", " wet"], ["1", "2"]), "2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logproof.dialects.anthropic_messages.messages import lower_messages, lower_tools
 from logproof.dialects.common import structured
-from logproof.dialects.common.refusals import MESSAGE_WIRE, SCHEMA_WIRE
+from logproof.dialects.common.absent_leaves import MESSAGE_WIRE, SCHEMA_WIRE
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts
 from logproof.ir.request import Request

@@ -18,6 +18,7 @@ from logproof.dialects.common.openai_scores import ScoredToken, Server
 from logproof.dialects.common.vllm_labels import lift_labels
 from logproof.dialects.common.vllm_prompt import PromptEntry, lift_prompt
 from logproof.dialects.openai_chat.messages import DIALECT
+from logproof.dialects.openai_chat.partial_ids import without_partial_ids
 from logproof.errors import BadReply, MissingChannel, OutputContractError, clip
 from logproof.ir.message import Opaque, OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
 from logproof.ir.request import Request
@@ -178,21 +179,6 @@ def check_choices(request: Request, reply: ChatBody, choices: Sequence[Choice], 
         named = wire.token_ids is not None and all(placeholder_id(e.token) is not None for e in entries)
         if not named and not choice.reasoning and not choice.tool_calls:
             openai_scores.check_text(entries, choice.text or choice.refusal or "", f"/choices/{choice.index}/logprobs")
-
-
-def without_partial_ids(request: Request, choices: Sequence[Choice], usage: Usage) -> tuple[list[Choice], list[str]]:
-    """Choices without ids where a stream gave only some of them and nothing that was asked depends on them.
-
-    vLLM's tool parser holds back the ids of a streamed call.
-    """
-    needed = request.scoring.sampled is not None or request.scoring.label_ids or request.replay.token_ids
-    counted = sum(len(c.token_ids) for c in choices if c.token_ids is not None)
-    if not request.schedule.stream or needed or usage.completion in (None, counted):
-        return list(choices), []
-    return (
-        [msgspec.structs.replace(c, token_ids=None) for c in choices],
-        [f"the stream named {counted} of {usage.completion} token ids: ask without streaming"] if counted else [],
-    )
 
 
 def prompt_ids(reply: ChatBody) -> Ids | None:

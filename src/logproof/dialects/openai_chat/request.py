@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.absent_leaves import MESSAGE_WIRE
 from logproof.dialects.common.openai_request import (
     bias,
     lower_choice,
@@ -11,7 +12,6 @@ from logproof.dialects.common.openai_request import (
     refuse_ranges,
     refuse_twins,
 )
-from logproof.dialects.common.refusals import MESSAGE_WIRE
 from logproof.dialects.common.vllm_fields import lower_replay, lower_top_by, refuse_sampling, refuse_wide
 from logproof.dialects.common.vllm_labels import lower_labels
 from logproof.dialects.ledger import Ledger

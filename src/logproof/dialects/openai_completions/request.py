@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import completions
-from logproof.dialects.common.refusals import TEXT_WIRE
+from logproof.dialects.common.absent_leaves import TEXT_WIRE
 from logproof.dialects.common.vllm_fields import NO_SUFFIX
 from logproof.dialects.ledger import Ledger
 from logproof.ir.facts import Facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import openai_scores, structured
+from logproof.dialects.common.absent_leaves import MESSAGE_WIRE
 from logproof.dialects.common.openai_request import (
     bias,
     lower_choice,
@@ -11,7 +12,6 @@ from logproof.dialects.common.openai_request import (
     refuse_ranges,
     refuse_twins,
 )
-from logproof.dialects.common.refusals import MESSAGE_WIRE
 from logproof.dialects.common.vllm_fields import refuse_sampling
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.openai_responses.messages import lower_messages

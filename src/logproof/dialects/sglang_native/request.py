@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from logproof.dialects.common import structured
-from logproof.dialects.common.refusals import TEXT_WIRE
+from logproof.dialects.common.absent_leaves import TEXT_WIRE
 from logproof.dialects.ledger import Ledger
 from logproof.dialects.sglang_native.processors import NEUTRAL, pin_processors
 from logproof.dialects.sglang_native.reply import DEFAULT_MAX_TOKENS, asked_width

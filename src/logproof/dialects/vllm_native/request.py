@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logproof.dialects.common import completions, structured
-from logproof.dialects.common.refusals import TEXT_WIRE
+from logproof.dialects.common.absent_leaves import TEXT_WIRE
 from logproof.dialects.common.vllm_fields import NO_SUFFIX, lower_replay, lower_top_by, refuse_sampling, refuse_wide
 from logproof.dialects.common.vllm_labels import lower_labels
 from logproof.dialects.ledger import Ledger

@@ -12,6 +12,7 @@ from logproof.errors import BadReply
 from logproof.eval.plan.method import TaskPlan, neutral_prompts, prompts
 from logproof.eval.score import answers, labels, option_scores
 from logproof.eval.score.option_span import Span, span_by_ids, span_by_texts
+from logproof.eval.score.prompt_beginning import check_bos, doubled_start
 from logproof.eval.tasks.task import ClpItem, GenItem, Item, PplItem
 from logproof.ir.response import Choice, Response, Tokens
 
@@ -60,23 +61,6 @@ def _scored(item: Item, plan: TaskPlan, replies: Replies, contexts: Contexts) ->
     if isinstance(item, ClpItem):
         return _clp(item, plan, replies["labels"])
     return _gen(item, replies["text"])
-
-
-def doubled_start(reply: Response) -> bool:
-    """Whether a prompt begins with one token twice, as it does where text and tokenizer both add its beginning."""
-    ids = reply.prompt_ids
-    return ids is not None and len(ids) > 1 and bool(ids[0] == ids[1])
-
-
-def check_bos(bos: int, part: str, reply: Response) -> None:
-    """Raise BadReply unless the prompt's ids are known and begin with `bos` exactly once."""
-    if reply.prompt_ids is None:
-        raise BadReply(f"{part}: the reply has no prompt ids, so nothing shows whether it begins with id {bos}")
-    begins = reply.prompt_ids[:2].tolist()
-    if begins[:1] != [bos]:
-        raise BadReply(f"{part}: the prompt begins with id {begins[0] if begins else None}, not with {bos}")
-    if begins == [bos, bos]:
-        raise BadReply(f"{part}: the prompt begins with id {bos} twice: text and tokenizer both add it")
 
 
 def _ppl(item: PplItem, replies: Replies, contexts: Contexts) -> Outcome:

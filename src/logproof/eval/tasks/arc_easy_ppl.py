@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from logproof.eval.tasks.option_prompts import ppl_item
 from logproof.eval.tasks.rows import ArcRow
-from logproof.eval.tasks.task import PplItem, Task, blocks, ppl_item
+from logproof.eval.tasks.task import PplItem, Task, blocks
 
 
 def build(row: ArcRow, shots: Sequence[ArcRow]) -> PplItem:

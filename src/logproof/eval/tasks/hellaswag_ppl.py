@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from logproof.eval.tasks.option_prompts import ppl_item
 from logproof.eval.tasks.rows import HellaswagRow
-from logproof.eval.tasks.task import PplItem, Task, blocks, ppl_item
+from logproof.eval.tasks.task import PplItem, Task, blocks
 
 _MARKUP = re.compile(r"\[[^\]]*\]")
 

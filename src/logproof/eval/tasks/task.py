@@ -115,26 +115,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("repeats at temperature 0 are all alike", hint="set a temperature above 0")
 
 
-def ppl_item(context: str, options: Sequence[str], gold: int, neutral: str | None = None) -> PplItem:
-    """A PPL item by the rule for white space at the join.
-
-    White space at the end of the context belongs to the options, so `Answer: ` + `Paris` and `Answer:` +
-    ` Paris` are one item. Where neither side has any, one space joins them. Raises ValueError for an option
-    without text, or an empty context.
-    """
-    kept = context.rstrip()
-    gap = context[len(kept) :]
-    texts = tuple(option.strip() for option in options)
-    if not kept or not all(texts):
-        raise ValueError("an empty context or option")
-    joined = tuple((gap or _leading(option) or " ") + text for option, text in zip(options, texts, strict=True))
-    return PplItem(kept, texts, joined, gold, neutral)
-
-
-def _leading(option: str) -> str:
-    return option[: len(option) - len(option.lstrip())]
-
-
 def blocks(parts: Sequence[str]) -> str:
     """Few-shot examples and the open question, separated by an empty line."""
     return "\n\n".join(parts)
