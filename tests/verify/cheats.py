@@ -46,6 +46,8 @@ SAMPLINGS: dict[str, Pins] = {
         "floor": Sampler(0.8, min_p=0.05),
     }.items()
 }
+SAMPLINGS["stops"] = msgspec.structs.replace(PINS, stop=("never written",))
+SAMPLINGS["fixed"] = msgspec.structs.replace(PINS, denominator=1024)
 """What honest requesters ask for, and the policy was calibrated with."""
 
 
@@ -104,6 +106,19 @@ def _in_turn(z: Array, prefix: Sequence[int]) -> Array:
     return z if len(prefix) % 4 else Tiny(weights=3).logits(list(prefix))
 
 
+class Stopping(Swapping):
+    """Stops early and says that a stop string ended it."""
+
+    def __init__(self) -> None:
+        super().__init__(max_tokens=8)
+        self.edit = self._ended
+
+    @staticmethod
+    def _ended(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        reply["choices"][0] |= {"finish_reason": "stop", "stop_reason": body["stop"][0]}
+        return reply
+
+
 class Cheat(msgspec.Struct, frozen=True):
     """A deviating execution. forge: what the accused writes into the record beyond what the engine said."""
 
@@ -154,6 +169,11 @@ CHEATS: dict[str, Cheat] = {
         Swapping(seed=CHOSEN.value), nonce=None, forge=lambda a: _with_sampling(a, seed=CHOSEN)
     ),
     "cut short": Cheat(Swapping(max_tokens=8)),
+    "cut short by no stop string": Cheat(Stopping(), "stops"),
+    "bfloat16, fixed": Cheat(Changed(lambda z, prefix: bfloat(z)), "fixed"),
+    "warmer, fixed": Cheat(Swapping(temperature=1.1), "fixed"),
+    "tail cut, fixed": Cheat(Swapping(top_p=0.9), "fixed"),
+    "pre-filled, fixed": Cheat(Tiny(writer=1), "fixed"),
 }
 """Deviating executions by name."""
 
@@ -193,10 +213,8 @@ async def calibrated(fake: FakeServer, engine: Tiny, count: int = 16, **aim: Any
     serve(fake, engine)
     async with open_tiny(fake) as connection:
         sides = CalibrationSides(connection, connection)
-        formats = msgspec.structs.replace(PINS, denominator=1024)
-        found = await collect(
-            sides, asked(count, "honest"), [*SAMPLINGS.values(), formats], claim(), concurrencies=(2,)
-        )
+        pins = list(SAMPLINGS.values())
+        found = await collect(sides, asked(count, "honest"), pins, claim(), concurrencies=(2,))
     made = fit.fit(found.pairs, fit.Aim(name="tiny", **aim), NOW)
     return msgspec.structs.replace(made, expires_at="9999-12-31T00:00:00+00:00")
 

@@ -46,6 +46,11 @@ def ids_of(text: str) -> list[int]:
     return [3 + ord(c) % 40 for c in text]
 
 
+def text_of(ids: list[int]) -> str:
+    """Text of token ids, one character each."""
+    return "".join(chr(97 + t % 26) for t in ids)
+
+
 def rendered(messages: list[dict[str, Any]]) -> str:
     """The chat template: the texts of all messages behind their roles."""
     return "".join(f"{m['role']}: {m['content']}\n" for m in messages) + "assistant: "
@@ -98,7 +103,7 @@ class Tiny:
         drawn, rows, finish = self._generate(ids, body)
         choice: dict[str, Any] = {
             "index": 0,
-            "text": "".join(chr(97 + t % 26) for t in drawn),
+            "text": text_of(drawn),
             "finish_reason": finish,
             "stop_reason": None,
             "prompt_token_ids": ids,
@@ -176,6 +181,7 @@ def serve(fake: FakeServer, engine: Tiny) -> Tiny:
     """Put an engine behind the completions route, and its tokenizer."""
     fake.on(ROUTE, engine.answer)
     fake.on("/tokenize", tokenize)
+    fake.on("/detokenize", lambda seen: {"prompt": text_of(seen.json()["tokens"])})
     return engine
 
 

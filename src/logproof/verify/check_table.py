@@ -67,12 +67,12 @@ MASS = Check(
 END = Check(
     id="S6",
     name="end",
-    sees="finish reason, stop ids, EOS and counts against the claim (exact); reported only: the chance of the end that"
-    " was drawn, or of one at a cut end, of the likeliest end passed by, and of passing all by",
+    sees="finish reason, stop ids, stop strings in the decoded text, EOS and counts against the claim (exact);"
+    " reported only: the chance of the end that was drawn, or of one at a cut end, of the likeliest end passed by, and"
+    " of passing all by",
     source="our rules; the rows under the claimed sampler",
     file="checks/end.py",
     blind="an early stop on a likely end",
-    blind_also="stop strings across tokens",
     exact=True,
 )
 SELF_REPLAY = Check(

@@ -158,7 +158,7 @@ _REPLY = (
     _needed("logprobs.k", "the width; another than the policy's is left open", POLICY, REQUEST, STRUCTURE),
     _needed("logprobs.format", "how far a value may be rounded", STRUCTURE, POLICY),
     _needed("logprobs.denominator", "how far a value may be rounded", STRUCTURE, POLICY),
-    _stricter("logprobs.step", "more than the format's own rounding fails", STRUCTURE),
+    _needed("logprobs.step", "how far a value may be rounded; more than its format rounds fails", STRUCTURE),
     _needed("tokens.prompt_ids", "what is replayed", PROMPT, DISTRIBUTION, instead="verifier"),
     _evidence("tokens.completion_ids", "the text that is judged", DISTRIBUTION, SAMPLING, SEED, SELF_REPLAY, GREEDY),
     _comment("tokens.prompt_cut"),

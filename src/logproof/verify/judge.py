@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, UnreadableRecord, artifact_digest
+from logproof.verify.artifact.completion_text import CompletionText
 from logproof.verify.artifact.known_request import KnownRequest, MadePrompt
 from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.check_table import DISTRIBUTION, SEED_ORIGIN, STRUCTURE
@@ -31,6 +32,7 @@ def judge(
     vocab_size: int | None = None,
     keys: tuple[str, ...] = (),
     server: ServerStatement = NOTHING_STATED,
+    text: CompletionText | None = None,
 ) -> Verdict:
     """The verdict. replay None: only the checks of the record were wanted. now: with time zone.
 
@@ -38,10 +40,12 @@ def judge(
     verifier made, of `known` where it is there, else of the record's request; None where nothing was made.
     vocab_size: of the model that the trusted engine runs, where no replay tells it. keys: public keys, hex, of which
     one must have signed the record, where there are any. server: what the verifier states of the executor's server.
+    text: of the completion, as the trusted engine decodes it.
     """
     if isinstance(replay, ReplayResult) and replay.vocab_size is not None:
         vocab_size = replay.vocab_size
-    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys, known=known, server=server))
+    facts = trusted_facts(artifact, policy, vocab_size, keys, known=known, server=server, text=text)
+    checked = recorded.check(artifact, facts)
     findings = list(checked.findings)
     scope = None
     if checked.sound:

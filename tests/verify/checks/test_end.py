@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from logproof.verify.artifact.artifact import Artifact, TokenIds, artifact_columns
+from logproof.verify.artifact.completion_text import CompletionText
 from logproof.verify.checks import recorded
 from logproof.verify.checks.case import TrustedFacts
-from logproof.verify.checks.end import end_chances, end_faults, ending_ids
+from logproof.verify.checks.end import end_chances, end_faults, ending_ids, may_end_by_text
 from logproof.verify.stats.sampler import Sampler
 from verify.builders import (
     EOS,
@@ -43,7 +44,6 @@ def made(ids: list[int], finish: str | None, **sampling: object) -> Artifact:
         ([3, 4, 5, 6], "length", {}),
         ([3, 4, EOS], "stop", {}),
         ([3, 4, 9], "stop", {"stop_token_ids": (9,)}),
-        ([3, 4], "stop", {"stop": ("END",)}),
         ([3, EOS, 4, 6], "length", {"ignore_eos": True}),
         ([3, EOS], "tool_calls", {}),
     ],
@@ -172,15 +172,15 @@ def test_without_known_ends_no_chance_is_told() -> None:
 def test_what_only_the_record_says_explains_no_end(
     ids: list[int], finish: str, leaf: str, value: object, source: str | None
 ) -> None:
-    base = made(ids, finish)
+    base, facts = made(ids, finish), TrustedFacts(text=CompletionText(whole="END", before="EN"))
     sources = {} if source is None else {leaf: source}
     claimed = change(base, sampling=replace(base.sampling, **{leaf: value}, sources=sources))
-    assert [f.kind for f in end_faults(claimed)] == ["unknown"]
-    assert f"{leaf} {value!r} is not what the request states" in end_faults(claimed)[0].detail
+    assert [f.kind for f in end_faults(claimed, facts)] == ["unknown"]
+    assert f"{leaf} {value!r} is not what the request states" in end_faults(claimed, facts)[0].detail
     asked = requested(base, **{leaf: value})
-    assert end_faults(asked) == []
+    assert end_faults(asked, facts) == []
     unread = change(asked, request=replace(asked.request, body=None))
-    assert [f.kind for f in end_faults(unread)][:1] == ["unknown"]
+    assert [f.kind for f in end_faults(unread, facts)][:1] == ["unknown"]
 
 
 def test_a_limit_that_the_protocol_fixes_ends_a_text() -> None:
@@ -200,3 +200,30 @@ def test_an_id_that_only_the_record_calls_an_end_ends_nothing() -> None:
     own = TrustedFacts(known=own_request(claimed))
     assert end_faults(claimed, own) == []
     assert end_faults(made([3, 4, 5, 6], "length")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sampling", "words"),
+    [
+        (CompletionText(whole="the END", before="the E"), {}, None),
+        (CompletionText(whole="END END", before="END E"), {"min_tokens": 1}, None),
+        (None, {}, "did not make its text"),
+        (CompletionText(whole="the end", before="the e"), {}, "completes no stop string"),
+        (CompletionText(whole="END, too late", before="END, too"), {}, "completes no stop string"),
+    ],
+)
+def test_a_stop_string_is_looked_for_in_the_text_that_the_verifier_made(
+    text: CompletionText | None, sampling: dict[str, object], words: str | None
+) -> None:
+    """An executor that stops early could say of any token that it completes a stop string."""
+    stopped = made([3, 4], "stop", stop=("END",), **sampling)
+    assert may_end_by_text(stopped, KNOWN)
+    found = end_faults(stopped, replace(KNOWN, text=text))
+    assert [f.kind for f in found] == ([] if words is None else ["unknown"])
+    assert words is None or words in found[0].detail
+
+
+def test_no_text_is_needed_where_ids_show_the_end() -> None:
+    assert not may_end_by_text(made([3, EOS], "stop", stop=("END",)), KNOWN)
+    assert not may_end_by_text(made([3, 4, 5, 6], "length", stop=("END",)), KNOWN)
+    assert not may_end_by_text(made([3, 4], "stop"), KNOWN)

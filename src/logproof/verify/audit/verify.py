@@ -14,9 +14,11 @@ from logproof.verify.artifact.replay_result import ReplayFailure, ReplayResult
 from logproof.verify.audit.explain import explained
 from logproof.verify.checks import recorded
 from logproof.verify.checks.case import NOTHING_STATED, ServerStatement, trusted_facts
+from logproof.verify.checks.end import may_end_by_text
 from logproof.verify.checks.prompt_match import check_prompt
 from logproof.verify.judge import judge, judge_unreadable
 from logproof.verify.policy import Policy
+from logproof.verify.replay.decode_text import completion_text
 from logproof.verify.replay.prompt_ids import make_prompt, stated_prompt
 from logproof.verify.replay.replay import replay
 from logproof.verify.replay.replay_plan import MethodChoice
@@ -43,14 +45,16 @@ async def verify(
     are made on the trusted engine; a record of other ids is not replayed. keys, server: see `judge`.
     Raises AuthError, ModelNotFound, UsageError: the caller's matters.
     """
-    answer, prompt, vocab_size = None, None, trusted.facts.vocab_size
-    checked = recorded.check(artifact, trusted_facts(artifact, policy, vocab_size, keys))
+    answer, prompt, text, vocab_size = None, None, None, trusted.facts.vocab_size
+    facts = trusted_facts(artifact, policy, vocab_size, keys)
+    checked = recorded.check(artifact, facts)
     if checked.sound:
         request = artifact.request if known is None else known
         prompt = await make_prompt(trusted, request.path, request.body)
     if checked.replayable and check_prompt(artifact, known, prompt).outcome != "fail":
         preferred = None if policy is None else policy.method
         answer = await replay(trusted, artifact, method, preferred=preferred, repeats=repeats, fill=fill)
+        text = await completion_text(trusted, artifact) if may_end_by_text(artifact, facts) else None
     verdict = judge(
         artifact,
         answer,
@@ -61,6 +65,7 @@ async def verify(
         vocab_size=vocab_size,
         keys=keys,
         server=server,
+        text=text,
     )
     if explain and isinstance(answer, ReplayResult) and policy is not None:
         verdict = await explained(trusted, artifact, answer, policy.sigma, verdict)

@@ -9,6 +9,7 @@ import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, Mode, RecordedSampling
 from logproof.verify.artifact.columns import Columns
+from logproof.verify.artifact.completion_text import CompletionText
 from logproof.verify.artifact.known_request import KnownRequest
 from logproof.verify.artifact.number_format import LEAST_DENOMINATOR
 from logproof.verify.policy import Policy, other_model
@@ -48,7 +49,8 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     measured; they overrule the claim. vocab_size: of the claimed model, None where neither tells it. dtype: of the
     logits of the policy's executor. least_denominator: units a nat of the coarsest fixed format.
     keys: public keys, hex, of which one must have signed the record; none is asked for where it is empty.
-    known: the requester's own request. server: what the verifier states of the executor's server.
+    known: the requester's own request. server: what the verifier states of the executor's server. text: of the
+    completion, where its end needs it.
     """
 
     profile: str | None = None
@@ -60,6 +62,7 @@ class TrustedFacts(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     known: KnownRequest | None = None
     server: ServerStatement = NOTHING_STATED
+    text: CompletionText | None = None
 
     @property
     def own_record(self) -> bool:
@@ -78,15 +81,16 @@ def trusted_facts(
     keys: tuple[str, ...] = (),
     known: KnownRequest | None = None,
     server: ServerStatement = NOTHING_STATED,
+    text: CompletionText | None = None,
 ) -> TrustedFacts:
     """What is known without the record. vocab_size: of the model that the trusted engine runs. known: the requester's
-    own request. server: as the verifier states it.
+    own request. server: as the verifier states it. text: of the completion.
 
     keys: as required, else those of the policy. A policy about another model, and an engine without a policy, say
     nothing of the claimed model's vocabulary.
     """
     if policy is None:
-        return TrustedFacts(keys=keys, known=known, server=server)
+        return TrustedFacts(keys=keys, known=known, server=server, text=text)
     tested = policy.selftest
     kind = policy.requires.kind_of(artifact.claim)
     same = other_model(artifact.claim.model, policy) is None
@@ -101,6 +105,7 @@ def trusted_facts(
         keys=keys or policy.requires.key_ids,
         known=known,
         server=server,
+        text=text,
     )
 
 

@@ -2,8 +2,8 @@
 
 An early stop on an unlikely end, and an end that was suppressed though likely, show in these chances. They reject
 nothing: honest texts end on unlikely tokens too, and what they show is drawn tokens, which S3 and S4 judge.
-Cannot see: a writer who stops early on a token that the model also finds likely to end on; stop strings that span
-tokens.
+Cannot see: a writer who stops early on a token that the model also finds likely to end on; the
+text of a stop string where the trusted engine does not decode.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from logproof.verify.artifact.artifact import Artifact
 from logproof.verify.artifact.columns import Columns, Floats, Mask
+from logproof.verify.artifact.completion_text import CompletionText
 from logproof.verify.artifact.request_body import EMPTY, protocol_values, read_stated
 from logproof.verify.check_table import END
 from logproof.verify.checks.case import NOTHING_KNOWN, RecordedCase, TrustedFacts
@@ -39,7 +40,7 @@ def end_faults(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> list[
     ids = artifact.tokens.completion_ids
     if ids is None:
         return [EndFault("unknown", "no token ids")]
-    faults = [*_count(artifact, len(ids)), *_inner(artifact, ids), *_reason(artifact, ids)]
+    faults = [*_count(artifact, len(ids)), *_inner(artifact, ids), *_reason(artifact, ids, facts.text)]
     return [*faults, *_not_requested(artifact, facts)]
 
 
@@ -82,7 +83,7 @@ def _inner(artifact: Artifact, ids: tuple[int, ...]) -> list[EndFault]:
     )
 
 
-def _reason(artifact: Artifact, ids: tuple[int, ...]) -> list[EndFault]:
+def _reason(artifact: Artifact, ids: tuple[int, ...], text: CompletionText | None) -> list[EndFault]:
     finish, ends = artifact.end.finish_reason, ending_ids(artifact)
     if finish is None:
         return [EndFault("unknown", "no finish reason")]
@@ -92,18 +93,25 @@ def _reason(artifact: Artifact, ids: tuple[int, ...]) -> list[EndFault]:
         return [EndFault("unknown", f"finish is {finish}")]
     if finish == "length":
         return []
-    return _stopped(artifact, ids, ends)
+    return _stopped(artifact, ids, ends, text)
 
 
-def _stopped(artifact: Artifact, ids: tuple[int, ...], ends: frozenset[int] | None) -> list[EndFault]:
-    """A stop needs an ending id last, or a stop string, which only the text could show."""
+def _stopped(
+    artifact: Artifact, ids: tuple[int, ...], ends: frozenset[int] | None, text: CompletionText | None
+) -> list[EndFault]:
+    """A stop needs an ending id last, or a stop string, which only the text shows: an executor that stops anywhere
+    could say that one ended it."""
     stops = artifact.sampling.stop
     if stops is None or ends is None:
         return [EndFault("unknown", "what may end this completion is unresolved")]
     if ids and ids[-1] in ends:
         return []
-    if stops:
-        return []
+    if stops and text is None:
+        return [EndFault("unknown", "a stop string may have ended it, and the trusted engine did not make its text")]
+    if stops and text is not None:
+        early = bool(artifact.sampling.min_tokens)
+        shown = any(s in text.whole and (early or s not in text.before) for s in stops)
+        return [] if shown else [EndFault("unknown", "its last token completes no stop string in its text")]
     return [EndFault("contradiction", f"finish is {artifact.end.finish_reason}, but the last token ends nothing")]
 
 
@@ -135,6 +143,13 @@ def _claimed_eos(artifact: Artifact, facts: TrustedFacts) -> list[EndFault]:
     if artifact.sampling.ignore_eos or ids[-1] in (stops or ()) or ids[-1] not in (artifact.claim.model.eos_ids or ()):
         return []
     return [EndFault("unknown", f"only the record says that {ids[-1]} ends a completion; the policy names no such id")]
+
+
+def may_end_by_text(artifact: Artifact, facts: TrustedFacts) -> bool:
+    """Whether only a stop string explains the end, so that its text is needed."""
+    ids, ends = artifact.tokens.completion_ids, ending_ids(_measured(artifact, facts.eos_ids))
+    stopped = artifact.end.finish_reason in ("stop", "tool_calls") and bool(artifact.sampling.stop)
+    return stopped and ends is not None and bool(ids) and ids is not None and ids[-1] not in ends
 
 
 class EndChances(msgspec.Struct, frozen=True, eq=False):
