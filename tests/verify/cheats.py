@@ -231,16 +231,18 @@ class Court:
         self, record: Artifact | UnreadableRecord, sent: Artifact, requests: Mapping[str, KnownRequest]
     ) -> list[Verdict]:
         """The verdict where the request of `sent` is the requester's own, as in an audit, and the one where it is
-        looked up by the digest of what the record says, as in `logproof verify --requests`."""
+        looked up by the digest of what the record says, as in `logproof verify --requests`. They are one where that
+        finds the same request: an audit, whose record the requester wrote, takes more of its words than `verify`."""
         if isinstance(record, UnreadableRecord):
             return [judge_unreadable(record, self.policy, NOW)]
         own = KnownRequest(path=sent.request.path, body=sent.request.body, source="own")
         named = verify_module.request_of(record, requests)
         if named is not None and request_digest(named.path, named.body) == request_digest(own.path, own.body):
-            return [await self._verdict(record, own)] * 2
-        return [await self._verdict(record, own), await self._verdict(record, named)]
+            return [await self.verdict(record, own)] * 2
+        return [await self.verdict(record, own), await self.verdict(record, named)]
 
-    async def _verdict(self, record: Artifact, known: KnownRequest | None) -> Verdict:
+    async def verdict(self, record: Artifact, known: KnownRequest | None) -> Verdict:
+        """The verdict, given the requester's own request."""
         self.judged += 1
         return (await verify_module.verify(self.trusted, record, self.policy, known=known))[1]
 

@@ -83,6 +83,22 @@ def test_honest_records_are_valid(trial: Trial, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)
+def test_honest_records_of_others_are_valid(trial: Trial, name: str) -> None:
+    """With the requester's file of requests, where no word of the record is the verifier's own."""
+    honest = trial.records.honest[name]
+    (known,) = [k for k in trial.records.requests.values() if k.body == honest.request.body]
+    assert known.source == "file"
+    verdict = trial.runner.run(trial.court.verdict(honest, known))
+    assert (verdict.status, verdict.level) == ("valid", "replayed"), verdict.reasons
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_records_of_unknown_requests_show_no_sampling(trial: Trial, name: str) -> None:
+    verdict = trial.runner.run(trial.court.verdict(trial.records.honest[name], None))
+    assert (verdict.status, verdict.level) == ("inconclusive", "distribution")
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
 def test_honest_records_need_only_what_evidence_holds(trial: Trial, name: str) -> None:
     """A claim without evidence changes nothing, and one that can only be stricter may be left out."""
     honest = trial.records.honest[name]
