@@ -177,3 +177,16 @@ def test_a_claim_of_another_format_hides_no_rounded_logits(dtype: str | None) ->
     assert [f.reason for f in findings if f.outcome == "fail"] == ["lattice"]
     either = policy(executor=PolicyEngine(), machines=(machine, PolicyEngine(name="vllm", dtype="bfloat16")))
     assert not [f for f in recorded.check(made, trusted_facts(made, either)).findings if f.outcome == "fail"]
+
+
+@pytest.mark.parametrize("leaf", ["logit_bias", "bad_words", "allowed_ids", "structured_output"])
+def test_leaving_out_what_the_request_settles_switches_no_test_off(trial: Trial, leaf: str) -> None:
+    """Neither the request nor the engine's protocol has any, so a record that does not say is one that has none."""
+    edited, honest = trial.records.cheats["tokens edited"], trial.records.honest["plain"]
+    sources = {name: source for name, source in honest.sampling.sources.items() if name != leaf}
+    changes = [(f"sampling.{leaf}", None), ("sampling.sources", sources)]
+    assert trial.levels(honest, changes) == [("valid", "replayed")] * 2
+    made = stated(plain_record(edited), changes)
+    assert isinstance(made, Artifact)
+    (own, _) = trial.runner.run(trial.court.verdicts(made, edited, trial.records.requests))
+    assert [f.test for f in own.findings if f.outcome == "fail"] == ["S4", "S2"]

@@ -215,6 +215,19 @@ def protocol_values(engine: str | None, path: str) -> dict[str, object]:
     return {**EMPTY, "max_tokens": COMPLETION_TOKENS} if path == COMPLETIONS else dict(EMPTY)
 
 
+def filled_in(artifact: Artifact) -> Artifact:
+    """The record with what it leaves open and its request leaves out as the protocol has it, unsealed; itself where
+    the request cannot be read. Else an executor could switch tests off by leaving out what everybody knows."""
+    stated = read_stated(artifact)
+    if stated is None:
+        return artifact
+    fixed = protocol_values(artifact.claim.engine.name, artifact.request.path)
+    values = {leaf: value for leaf, value in fixed.items() if leaf not in stated.pointers}
+    if fixed:
+        values["structured_output"] = stated.sampling.structured_output
+    return msgspec.structs.replace(artifact, sampling=with_protocol(artifact.sampling, values))
+
+
 def with_protocol(sampling: RecordedSampling, values: dict[str, object]) -> RecordedSampling:
     """The sampling with leaves that it leaves open as the protocol has them."""
     gaps = {leaf: value for leaf, value in values.items() if getattr(sampling, leaf) is None}

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from logproof.verify.artifact.artifact import Artifact, artifact_columns
+from logproof.verify.artifact.request_body import filled_in
 from logproof.verify.check_table import STRUCTURE
 from logproof.verify.checks.case import NOTHING_KNOWN, RecordedCase, TrustedFacts, drawn_by
 from logproof.verify.checks.claim import check_claim
@@ -60,6 +61,7 @@ def check(artifact: Artifact, facts: TrustedFacts = NOTHING_KNOWN) -> RecordFind
     if missing is not None:
         rest = (end_finding(artifact, facts), seed_origin(artifact), request_finding(artifact, facts))
         return RecordFindings((sound, *rest, missing))
+    artifact = filled_in(artifact)
     sampler, profile = drawn_by(artifact, facts.profile, facts.required_profile)
     case = RecordedCase(artifact, artifact_columns(artifact), sampler, profile, facts)
     return RecordFindings((sound, *(finding for run in RECORD_CHECKS for finding in run(case))), case)
