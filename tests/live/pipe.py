@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from openai import OpenAI
 
+from logproof.cli.verify import verify_options
 from logproof.client.connect import Options, connect
 from logproof.proxy.app import STATUS
 from logproof.verify.artifact import artifact_files
@@ -35,6 +36,8 @@ KEY = "sk-live-Do-Not-Keep"
 MESSAGES = [{"role": "user", "content": "请用中文介绍一下熊猫 🐼，然后 write one line in English."}]
 PROMPT = "从前有一只小猫 🐈‍⬛, and it"
 STATED = ("--generation-config", "vllm", "--runner", "v1", "--device", "cpu", "--dtype", "float32", "--eos-id", "2")
+SERVER = verify_options.server_statement(None, "vllm", None)
+"""The same statement, as a verifier makes it."""
 
 
 def go(work: Coroutine[Any, Any, T]) -> T:
@@ -75,7 +78,7 @@ def recordings(url: str, out: Path, ask: Callable[[OpenAI], T], calls: int, *opt
 
 async def verdicts_of(url: str, made: list[Artifact], policy_: Policy, **how: Any) -> list[tuple[Answer, Verdict]]:
     async with connect(url, Options(texts=False)) as connection:
-        return [await verify(connection, a, policy_, known=own_request(a), **how) for a in made]
+        return [await verify(connection, a, policy_, known=own_request(a), server=SERVER, **how) for a in made]
 
 
 def rules(method: str) -> Policy:

@@ -18,6 +18,7 @@ from live.pipe import (
     KEY,
     MESSAGES,
     PROMPT,
+    SERVER,
     Answer,
     K,
     claiming,
@@ -116,7 +117,10 @@ def judged(plugin_url: str, recorded: dict[str, Artifact]) -> Judged:
 
     async def work() -> Judged:
         async with connect(plugin_url, Options(texts=False)) as connection:
-            jobs = [partial(verify, connection, recorded[n], rules(m), verify_options.method(m)) for n, m in keys]
+            jobs = [
+                partial(verify, connection, r, rules(m), verify_options.method(m), known=own_request(r), server=SERVER)
+                for r, m in ((recorded[name], method) for name, method in keys)
+            ]
             return dict(zip(keys, await in_order(jobs, 4), strict=True))
 
     return asyncio.run(work())
