@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from logproof.errors import ResumeRefused
+from logproof.store.database import FILE
 from logproof.store.resume_check import MAX_LINES, differences
 from logproof.store.run_store import RunStore
 from store.making import key_of, provenance, sample
@@ -95,3 +98,11 @@ def test_numbers_as_keys_resume_like_the_texts_they_are_stored_as(tmp_path: Path
     told = provenance(config={"logit_bias": {10: 1.0, 2: 0.5}, "tasks": ("a", "b")})
     RunStore.create(tmp_path, told).close()
     RunStore.resume(tmp_path, told).close()
+
+
+def test_a_run_killed_before_its_first_session_resumes_on_the_endpoint_that_it_began_with(run: Path) -> None:
+    with closing(sqlite3.connect(run / FILE)) as connection, connection:
+        connection.execute("DELETE FROM sessions")
+    with pytest.raises(ResumeRefused, match="fingerprint changed"):
+        RunStore.resume(run, provenance(fingerprints=["another"]))
+    RunStore.resume(run, provenance()).close()

@@ -33,7 +33,8 @@ def differences(stored: RunProvenance, given: RunProvenance) -> list[str]:
 def check_resume(stored: RunProvenance, given: RunProvenance, known: Collection[str], accept: Collection[str]) -> None:
     """Raises ResumeRefused, with all differences, unless `given` may go on where `stored` began.
 
-    known: fingerprints that this run has already met or accepted. accept: those that the caller accepts by name.
+    known: fingerprints that this run has already met or accepted; a run that was killed before its first session was
+    written has none, and is held to those that it began with. accept: those that the caller accepts by name.
     """
     lines = differences(stored, given)
     if lines:
@@ -42,6 +43,7 @@ def check_resume(stored: RunProvenance, given: RunProvenance, known: Collection[
             "this run differs from the stored one: " + "; ".join(shown),
             hint="undo the change, or start a run of its own in another directory",
         )
+    known = known or names(stored.fingerprints)
     strange = sorted(names(given.fingerprints) - set(known) - set(accept))
     if strange:
         raise ResumeRefused(
